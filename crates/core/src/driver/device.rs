@@ -40,10 +40,9 @@ impl Deref for Device {
 impl Device {
     /// A device without a limit.
     pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
-        let ledger = Arc::new(Ledger::new());
         Device {
             driver,
-            ledger,
+            ledger: Arc::new(Ledger::new()),
             meter: Arc::default(),
         }
     }
@@ -109,7 +108,7 @@ impl Device {
         if self.ledger.epoch() != epoch {
             // It may belong to the device before.
             self.driver.destroy_buffer(buffer);
-            return Err(DriverError::Lost(super::failure::REPLACED.to_owned()));
+            return Err(DriverError::replaced());
         }
         Ok(buffer)
     }
@@ -150,7 +149,7 @@ impl Device {
         if let Ok(buffer) = created {
             if !reserved.becomes(buffer) {
                 self.driver.destroy_buffer(buffer);
-                return Some(Err(DriverError::Lost(super::failure::REPLACED.to_owned())));
+                return Some(Err(DriverError::replaced()));
             }
         }
         Some(created)
@@ -165,14 +164,11 @@ impl Device {
     ) -> DriverResult<Submission> {
         let submission = self.driver.submit(ops, params)?;
         self.ledger.submitted(submission.serial);
-        #[cfg(not(target_arch = "wasm32"))]
         if self.is_measured() {
             let completed = self.driver.completed();
             self.meter
                 .submitted(submission.serial, predicted_ns, completed);
         }
-        #[cfg(target_arch = "wasm32")]
-        let _ = predicted_ns;
         Ok(submission)
     }
 
@@ -195,7 +191,6 @@ impl Device {
     }
 
     fn wait_measured<'a>(&'a self, signal: &'a Signal) -> BoxFuture<'a, DriverResult<()>> {
-        #[cfg(not(target_arch = "wasm32"))]
         if self.is_measured() && signal.outcome().is_none() {
             return Box::pin(async move {
                 self.meter.begins_wait(self.driver.completed());
@@ -208,10 +203,10 @@ impl Device {
     }
 
     /// A simulated device has no times, so that the same calls have the same outcome. A dry run
-    /// computes nothing.
-    #[cfg(not(target_arch = "wasm32"))]
+    /// computes nothing, and a browser has no clock.
     fn is_measured(&self) -> bool {
-        self.driver.caps().backend != "sim" && self.driver.has_contents()
+        let has_times = cfg!(not(target_arch = "wasm32")) && self.driver.caps().backend != "sim";
+        has_times && self.driver.has_contents()
     }
 
     /// Predicts times from now on as another device does.

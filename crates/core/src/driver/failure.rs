@@ -23,8 +23,12 @@ pub(crate) enum DriverError {
     Kernel(Arc<KernelError>),
 }
 
-/// The reason for a waiting caller whose device was replaced before the event.
-pub(super) const REPLACED: &str = "the device was replaced before it was done";
+impl DriverError {
+    /// The refusal for a caller whose device was replaced meanwhile.
+    pub(super) fn replaced() -> Self {
+        DriverError::Lost("the device was replaced before it was done".to_owned())
+    }
+}
 
 pub(crate) type DriverResult<T> = Result<T, DriverError>;
 

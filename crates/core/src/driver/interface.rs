@@ -22,7 +22,7 @@ pub(crate) struct KernelRun {
 
 /// Copies between the device and the heap in the host's memory, one after the other, and their
 /// time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkRun {
     /// Whether they copy to the device.
     pub(crate) is_to_device: bool,
@@ -54,8 +54,7 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// Creates a mapped buffer for uploads without a wait, in a browser, where an upload may not
     /// wait for a mapping. All other drivers return `None`. An error, such as a lack of memory, may
     /// be reported later.
-    fn create_mapped(&self, size_bytes: u64, label: &str) -> Option<DriverResult<BufferId>> {
-        let _ = (size_bytes, label);
+    fn create_mapped(&self, _size_bytes: u64, _label: &str) -> Option<DriverResult<BufferId>> {
         None
     }
 
@@ -234,36 +233,31 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// driver opened the device itself.
     fn readopt(
         &self,
-        adapter: Option<&wgpu::Adapter>,
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
+        _adapter: Option<&wgpu::Adapter>,
+        _device: &wgpu::Device,
+        _queue: &wgpu::Queue,
     ) -> DriverResult<()> {
-        let _ = (adapter, device, queue);
         invalid(NOT_SHARED)
     }
 
     /// Runs a function of the app that records commands. What it records wrongly is the error.
-    fn record_app(&self, record: RecordApp<'_>) -> DriverResult<Vec<wgpu::CommandBuffer>> {
-        let _ = record;
+    fn record_app(&self, _record: RecordApp<'_>) -> DriverResult<Vec<wgpu::CommandBuffer>> {
         invalid(NOT_SHARED)
     }
 
     /// Submits the app's commands after ours, with their own serial.
-    fn submit_app(&self, commands: Vec<wgpu::CommandBuffer>) -> DriverResult<Submission> {
-        let _ = commands;
+    fn submit_app(&self, _commands: Vec<wgpu::CommandBuffer>) -> DriverResult<Submission> {
         invalid(NOT_SHARED)
     }
 
     /// The id of a buffer of the app. The same buffer has the same id, since ids decide what may be
     /// bound together. Destroying the id only forgets it.
-    fn import_buffer(&self, buffer: &wgpu::Buffer) -> DriverResult<BufferId> {
-        let _ = buffer;
+    fn import_buffer(&self, _buffer: &wgpu::Buffer) -> DriverResult<BufferId> {
         invalid(NOT_SHARED)
     }
 
     /// The buffer of an id, for the app's commands.
-    fn lend_buffer(&self, buffer: BufferId) -> DriverResult<wgpu::Buffer> {
-        let _ = buffer;
+    fn lend_buffer(&self, _buffer: BufferId) -> DriverResult<wgpu::Buffer> {
         invalid(NOT_SHARED)
     }
 }

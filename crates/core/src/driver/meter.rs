@@ -3,23 +3,18 @@
 //! A submission carries a prediction of its time. If a caller waits for the submission, the end of
 //! the wait is the end of the work. The ratio of both scales later predictions.
 
-#[cfg(not(target_arch = "wasm32"))]
 use std::collections::VecDeque;
-#[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 /// A shorter time says more about the submission than about its work.
-#[cfg(not(target_arch = "wasm32"))]
 const LEAST_NS: f64 = 200_000.0;
 
 /// The part of a new ratio in the mean.
-#[cfg(not(target_arch = "wasm32"))]
 const NEWS_PART: f64 = 0.125;
 
 /// The bounds of the scale. A ratio beyond them measures something else than the work.
-#[cfg(not(target_arch = "wasm32"))]
 const BOUNDS: (f64, f64) = (1.0 / 256.0, 256.0);
 
 /// The submissions whose end nobody has seen, and the scale.
@@ -30,17 +25,14 @@ pub(super) struct Meter(Mutex<Readings>);
 struct Readings {
     /// The measured time ÷ the predicted time. `None` before the first measurement.
     scale: Option<f64>,
-    /// The work under way, the oldest first. A browser has no clock.
-    #[cfg(not(target_arch = "wasm32"))]
+    /// The work under way, the oldest first.
     under_way: VecDeque<MeteredWork>,
     /// When older work was last seen to be done.
-    #[cfg(not(target_arch = "wasm32"))]
     done_at: Option<Instant>,
     /// The longest time of a submission.
     longest_ns: u64,
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
 struct MeteredWork {
     serial: u64,
@@ -64,10 +56,7 @@ impl Meter {
     pub(super) fn longest_ns(&self) -> u64 {
         self.0.lock().longest_ns
     }
-}
 
-#[cfg(not(target_arch = "wasm32"))]
-impl Meter {
     /// Notes a submission. `completed` is the last one that was done before it.
     pub(super) fn submitted(&self, serial: u64, predicted_ns: f64, completed: u64) {
         let now = Instant::now();
@@ -91,28 +80,22 @@ impl Meter {
         let mut readings = self.0.lock();
         let began = readings.under_way.front().map(|work| work.submitted_at);
         let began = began.max(readings.done_at);
-        let done = readings
-            .under_way
-            .iter()
-            .filter(|work| work.serial <= completed)
-            .count();
+        let done = readings.under_way.iter();
+        let done = done.filter(|work| work.serial <= completed).count();
         let predicted_ns = readings.take_done(completed, now);
-        if let Some(began) = began.filter(|_| done == 1) {
-            let measured_ns = now.duration_since(began).as_nanos();
+        let Some(began) = began else { return };
+        let measured_ns = now.duration_since(began).as_nanos();
+        if done == 1 {
             let measured_ns = u64::try_from(measured_ns).unwrap_or(u64::MAX);
             readings.longest_ns = readings.longest_ns.max(measured_ns);
         }
-        let Some(began) = began.filter(|_| predicted_ns > 0.0) else {
-            return;
-        };
-        let measured_ns = now.duration_since(began).as_nanos() as f64;
-        if measured_ns >= LEAST_NS {
+        let measured_ns = measured_ns as f64;
+        if predicted_ns > 0.0 && measured_ns >= LEAST_NS {
             readings.note(measured_ns / predicted_ns);
         }
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 impl Readings {
     /// Forgets the work that is done. Returns its predicted time.
     fn take_done(&mut self, completed: u64, now: Instant) -> f64 {
@@ -137,7 +120,6 @@ impl Readings {
 }
 
 #[cfg(test)]
-#[cfg(not(target_arch = "wasm32"))]
 mod tests {
     use std::thread::sleep;
     use std::time::Duration;

@@ -110,9 +110,10 @@ mod vulkan {
     /// enough to refuse buffers by their numbers. Reading needs no enabling.
     fn counts(device: &hal::vulkan::Device) -> bool {
         let instance = device.shared_instance();
-        let asks =
-            instance.instance_api_version() >= vk::API_VERSION_1_1 || has_function_of_1_0(instance);
-        if !asks {
+        // Before Vulkan 1.1 the function belongs to an extension of the instance.
+        let has_function = instance.instance_api_version() >= vk::API_VERSION_1_1
+            || (instance.extensions()).contains(&khr::get_physical_device_properties2::NAME);
+        if !has_function {
             return false;
         }
         if device
@@ -132,12 +133,6 @@ mod vulkan {
             listed.extension_name_as_c_str() == Ok(ext::memory_budget::NAME)
         };
         listed.is_ok_and(|listed| listed.iter().any(is_it))
-    }
-
-    /// Before Vulkan 1.1 the function belongs to an extension of the instance.
-    fn has_function_of_1_0(instance: &hal::vulkan::InstanceShared) -> bool {
-        let enabled = instance.extensions();
-        enabled.contains(&khr::get_physical_device_properties2::NAME)
     }
 
     fn uncounted(device: &hal::vulkan::Device) -> vk::PhysicalDeviceMemoryProperties {

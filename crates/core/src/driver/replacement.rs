@@ -6,78 +6,52 @@ use super::{Caps, ShaderCompiler};
 /// The reason why a device with the caps `new` cannot replace one with `old`, if there is one. The
 /// names may differ: an updated driver may report another name.
 pub(super) fn refusal(old: &Caps, new: &Caps) -> Option<String> {
-    let same = |what, old: String, new: String| {
-        (old != new).then(|| format!("{what} was {old} and is now {new}"))
-    };
+    macro_rules! refused {
+        ($field:ident, $is_refused:expr) => {
+            $is_refused.then(|| {
+                let (name, old, new) = (stringify!($field), &old.$field, &new.$field);
+                format!("{name} was {old:?} and is now {new:?}")
+            })
+        };
+    }
+    macro_rules! least {
+        ($field:ident) => {
+            refused!($field, new.$field < old.$field).map(|why| why + ", which is less")
+        };
+    }
+    let (backend, new_backend) = (&old.backend, &new.backend);
+    let weaker = [old.compiler, new.compiler] == [ShaderCompiler::Dxc, ShaderCompiler::Fxc];
     // Offsets that were aligned for the old device must be aligned for the new one.
-    let aligned = |what, old: u64, new: u64| {
-        (!old.is_multiple_of(new)).then(|| format!("{what} was {old} and is now {new}"))
-    };
-    let least = |what, old: u64, new: u64| {
-        (new < old).then(|| format!("{what} was {old} and is now {new}, which is less"))
-    };
-    let least_32 = |what, old: u32, new: u32| least(what, old.into(), new.into());
+    let aligns = |old: u64, new: u64| old.is_multiple_of(new);
+    let offsets = aligns(old.offset_alignment_bytes, new.offset_alignment_bytes);
+    let uniforms = aligns(old.uniform_alignment_bytes, new.uniform_alignment_bytes);
     let lanes = old.subgroup_lanes.is_some() && old.subgroup_lanes != new.subgroup_lanes;
     let sizes = [old.cooperative_size, new.cooperative_size];
     let cooperates = sizes[0].is_some() && sizes[0] != sizes[1];
-    let weaker = [old.compiler, new.compiler] == [ShaderCompiler::Dxc, ShaderCompiler::Fxc];
-    let lost = |what, had: bool| had.then(|| format!("{what} was true and is now false"));
-    let [ran, runs] = [old, new].map(|caps| caps.runs_reference_kernels.to_string());
     // A heap in the host's memory and mapped slabs need the same ability of the device.
     let has_no_heap = old.host_heap && !(new.host_heap || new.maps_slabs);
     let found = [
-        same("backend", old.backend.clone(), new.backend.clone()),
-        same("kind", format!("{:?}", old.kind), format!("{:?}", new.kind)),
+        (backend != new_backend).then(|| format!("backend was {backend} and is now {new_backend}")),
+        refused!(kind, old.kind != new.kind),
         // FXC may refuse kernels for DXC, while DXC accepts all kernels for FXC.
-        weaker.then(|| "compiler was Dxc and is now Fxc".to_owned()),
-        same("runs_reference_kernels", ran, runs),
-        least(
-            "max_buffer_bytes",
-            old.max_buffer_bytes,
-            new.max_buffer_bytes,
+        refused!(compiler, weaker),
+        refused!(
+            runs_reference_kernels,
+            old.runs_reference_kernels != new.runs_reference_kernels
         ),
-        least(
-            "max_binding_bytes",
-            old.max_binding_bytes,
-            new.max_binding_bytes,
-        ),
-        least_32(
-            "max_storage_bindings",
-            old.max_storage_bindings,
-            new.max_storage_bindings,
-        ),
-        aligned(
-            "offset_alignment_bytes",
-            old.offset_alignment_bytes,
-            new.offset_alignment_bytes,
-        ),
-        aligned(
-            "uniform_alignment_bytes",
-            old.uniform_alignment_bytes,
-            new.uniform_alignment_bytes,
-        ),
-        least_32(
-            "max_immediate_bytes",
-            old.max_immediate_bytes,
-            new.max_immediate_bytes,
-        ),
-        least_32("max_groups", old.max_groups, new.max_groups),
-        least_32("max_invocations", old.max_invocations, new.max_invocations),
-        least_32(
-            "max_workgroup_bytes",
-            old.max_workgroup_bytes,
-            new.max_workgroup_bytes,
-        ),
-        lanes.then(|| {
-            let (old, new) = (old.subgroup_lanes, new.subgroup_lanes);
-            format!("subgroup_lanes was {old:?} and is now {new:?}")
-        }),
-        cooperates.then(|| {
-            let [old, new] = sizes;
-            format!("cooperative_size was {old:?} and is now {new:?}")
-        }),
-        lost("maps_slabs", old.maps_slabs && !new.maps_slabs),
-        lost("host_heap", has_no_heap),
+        least!(max_buffer_bytes),
+        least!(max_binding_bytes),
+        least!(max_storage_bindings),
+        refused!(offset_alignment_bytes, !offsets),
+        refused!(uniform_alignment_bytes, !uniforms),
+        least!(max_immediate_bytes),
+        least!(max_groups),
+        least!(max_invocations),
+        least!(max_workgroup_bytes),
+        refused!(subgroup_lanes, lanes),
+        refused!(cooperative_size, cooperates),
+        refused!(maps_slabs, old.maps_slabs && !new.maps_slabs),
+        refused!(host_heap, has_no_heap),
     ];
     let found: Vec<String> = found.into_iter().flatten().collect();
     let (name, list) = (&new.name, found.join("; "));

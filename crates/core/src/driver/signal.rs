@@ -1,7 +1,11 @@
 //! An event on the device. A callback sets it once, and any thread may wait for it.
 
+#[cfg(any(test, feature = "sim", target_arch = "wasm32"))]
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+#[cfg(any(test, feature = "sim", target_arch = "wasm32"))]
+use std::task::Poll;
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -47,11 +51,7 @@ impl Signal {
     /// have been reported before the loss was known.
     pub(crate) fn lose(&self) {
         self.settle(LOST);
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let _ = self
-            .0
-            .state
-            .compare_exchange(FAILED, LOST, success, failure);
+        self.replace(FAILED, LOST);
     }
 
     /// Whether the event was lost with its device.
@@ -59,16 +59,31 @@ impl Signal {
         self.0.state.load(Ordering::Acquire) == LOST
     }
 
-    fn settle(&self, state: u8) {
+    /// Replaces a state, if it is the present one.
+    fn replace(&self, old: u8, new: u8) -> bool {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let first = self
-            .0
-            .state
-            .compare_exchange(PENDING, state, success, failure);
-        if first.is_ok() {
+        let state = &self.0.state;
+        state.compare_exchange(old, new, success, failure).is_ok()
+    }
+
+    fn settle(&self, state: u8) {
+        if self.replace(PENDING, state) {
             let wakers = std::mem::take(&mut *self.0.wakers.lock());
             wakers.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Waits for the outcome. Native devices have other ways to wait.
+    #[cfg(any(test, feature = "sim", target_arch = "wasm32"))]
+    pub(super) async fn happened(&self) -> bool {
+        poll_fn(|context| match self.outcome() {
+            Some(happened) => Poll::Ready(happened),
+            None => {
+                self.wake_on_set(context.waker());
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// `None` while the event is pending, then whether it happened.

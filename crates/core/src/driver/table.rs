@@ -42,19 +42,14 @@ impl<T> Default for Table<T> {
 
 impl<T> Table<T> {
     pub(crate) fn insert(&mut self, value: T) -> TableKey {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.1 = Some(value);
-            return TableKey {
-                index,
-                generation: slot.0,
-            };
-        }
-        self.slots.push((0, Some(value)));
-        TableKey {
-            index: (self.slots.len() - 1) as u32,
-            generation: 0,
-        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            (self.slots.len() - 1) as u32
+        });
+        let (generation, slot) = &mut self.slots[index as usize];
+        *slot = Some(value);
+        let generation = *generation;
+        TableKey { index, generation }
     }
 
     pub(crate) fn get(&self, key: TableKey) -> Option<&T> {
@@ -98,8 +93,7 @@ impl<T> Table<T> {
     /// The entries and their keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TableKey, &T)> {
         (0..).zip(&self.slots).filter_map(|(index, slot)| {
-            let (generation, value) = slot;
-            let generation = *generation;
+            let &(generation, ref value) = slot;
             Some((TableKey { index, generation }, value.as_ref()?))
         })
     }

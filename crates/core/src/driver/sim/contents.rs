@@ -204,10 +204,7 @@ impl Contents {
     }
 
     fn bytes_mut(&mut self, id: BufferId) -> &mut Vec<u8> {
-        let buffer = match self.live.get_mut(id.0) {
-            Some(buffer) => Some(buffer),
-            None => self.retiring.get_mut(&id),
-        };
+        let buffer = (self.live.get_mut(id.0)).or_else(|| self.retiring.get_mut(&id));
         &mut buffer.expect(KEPT).bytes
     }
 }

@@ -1,9 +1,7 @@
 //! The driver of a simulated device: each call is checked, counted and perhaps struck by a fault.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
 use parking_lot::Mutex;
 
@@ -16,7 +14,6 @@ use super::interpreted::{Interpreted, fault_at};
 use super::options::{SimKernels, SimOptions};
 use super::queue::State;
 use super::work::{BoundRanges, Pipeline, Work};
-use crate::driver::failure::REPLACED;
 use crate::driver::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
     MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
@@ -51,9 +48,7 @@ impl SimDriver {
     fn new_buffer(&self, kind: BufferKind, size: u64, label: String) -> DriverResult<BufferId> {
         self.device.with(|state| {
             state.enter(Site::CreateBuffer)?;
-            state
-                .check_new_buffer(size)
-                .map_err(|why| state.refuse(why))?;
+            state.allow(state.check_new_buffer(size))?;
             let taken = match kind {
                 BufferKind::HostSlab => Some(0),
                 _ => state.memory.taken_bytes().checked_add(size),
@@ -73,9 +68,7 @@ impl SimDriver {
     fn new_pipeline(&self, desc: PipelineDesc) -> DriverResult<PipelineId> {
         self.device.with(|state| {
             state.enter(Site::CreatePipeline)?;
-            state
-                .check_pipeline(&desc)
-                .map_err(|why| state.refuse(why))?;
+            state.allow(state.check_pipeline(&desc))?;
             state.check_shader(&desc).map_err(|why| {
                 let refusal = state.refuse(why.clone());
                 match desc.reference {
@@ -184,9 +177,7 @@ impl Driver for SimDriver {
     ) -> DriverResult<BindGroupId> {
         self.device.with(|state| {
             state.enter(Site::CreateBindGroup)?;
-            state
-                .check_bind_group(pipeline, bindings)
-                .map_err(|why| state.refuse(why))?;
+            state.allow(state.check_bind_group(pipeline, bindings))?;
             state.counters.bind_groups_created += 1;
             state.digest.note((Site::CreateBindGroup, bindings));
             let bindings = bindings.into();
@@ -206,9 +197,7 @@ impl Driver for SimDriver {
         self.device.with(|state| {
             state.enter(Site::Submit)?;
             let mut steps = state.empty_steps();
-            if let Err(why) = state.resolve(ops, params, &mut steps) {
-                return Err(state.refuse(why));
-            }
+            state.allow(state.resolve(ops, params, &mut steps))?;
             state.counters.submissions += 1;
             state.digest.note((Site::Submit, ops, params));
             state.push(steps, params.to_vec())
@@ -244,17 +233,10 @@ impl Driver for SimDriver {
             })?;
             // The signal is set by now, or another thread took it from the queue and is about to
             // set it.
-            let happened = poll_fn(|context| match signal.outcome() {
-                Some(happened) => Poll::Ready(happened),
-                None => {
-                    signal.wake_on_set(context.waker());
-                    Poll::Pending
-                }
-            });
-            match (happened.await, self.lost()) {
+            match (signal.happened().await, self.lost()) {
                 (true, _) => Ok(()),
                 (false, Some(reason)) => Err(DriverError::Lost(reason)),
-                (false, None) if signal.is_lost() => Err(DriverError::Lost(REPLACED.to_string())),
+                (false, None) if signal.is_lost() => Err(DriverError::replaced()),
                 (false, None) => Err(DriverError::Invalid(
                     "the mapping failed, or was given up".to_string(),
                 )),
@@ -271,12 +253,8 @@ impl Driver for SimDriver {
     ) -> DriverResult<Signal> {
         self.device.with(|state| {
             state.enter(Site::Map)?;
-            state
-                .check_map(buffer, mode, offset_bytes, size_bytes)
-                .map_err(|why| state.refuse(why))?;
-            state
-                .digest
-                .note((Site::Map, buffer, offset_bytes, size_bytes));
+            state.allow(state.check_map(buffer, mode, offset_bytes, size_bytes))?;
+            (state.digest).note((Site::Map, buffer, offset_bytes, size_bytes));
             let range = offset_bytes..offset_bytes + size_bytes;
             Ok(state.want_mapping(buffer, mode, range))
         })
@@ -285,9 +263,8 @@ impl Driver for SimDriver {
     fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()> {
         self.device.with(|state| {
             state.enter(Site::WriteMapped)?;
-            state
-                .check_mapped(buffer, MapMode::Write, offset_bytes, bytes.len() as u64)
-                .map_err(|why| state.refuse(why))?;
+            let size_bytes = bytes.len() as u64;
+            state.allow(state.check_mapped(buffer, MapMode::Write, offset_bytes, size_bytes))?;
             if let Some(buffer) = state.memory.get_mut(buffer) {
                 buffer.write(offset_bytes, bytes);
             }
@@ -305,9 +282,7 @@ impl Driver for SimDriver {
         // The bytes are copied, because `look` may call the driver.
         let (bytes, takes) = self.device.with(|state| {
             state.enter(Site::ReadMapped)?;
-            state
-                .check_read_mapped(buffer, offset_bytes, size_bytes)
-                .map_err(|why| state.refuse(why))?;
+            state.allow(state.check_read_mapped(buffer, offset_bytes, size_bytes))?;
             let bytes = state.memory.read(buffer, offset_bytes, size_bytes);
             Ok((bytes, state.time_of_read(buffer, size_bytes)))
         })?;

@@ -1,5 +1,6 @@
 //! A kernel whose WGSL is interpreted. Its faults become the errors that a user sees.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,12 +50,8 @@ impl Interpreted {
         };
         let program = with_deep_stack(|| catch_unwind(AssertUnwindSafe(build)));
         let program = program.unwrap_or_else(|panic| {
-            let why = panic_message(panic.as_ref());
-            Err(fault_at(
-                &desc.label,
-                &format!("it cannot be interpreted: {why}"),
-                String::new(),
-            ))
+            let why = crashed(&*panic);
+            Err(fault_at(&desc.label, &why, String::new()))
         })?;
         let (least, most) = options.subgroup_lanes.unwrap_or((4, 64));
         let sizes = [4, 8, 16, 32, 64, 128];
@@ -111,22 +108,12 @@ impl Interpreted {
                 ..wgsl::Binding::new(0, index as u32, bytes)
             })
             .collect();
-        let work = || {
-            dispatch
-                .run(&mut buffers)
-                .map_err(|error| error.to_string())
-        };
-        let reports = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-            let why = panic_message(panic.as_ref());
-            Err(format!("it cannot be interpreted: {why}"))
-        });
-        match reports {
-            Err(why) => return Err(fault_at(&self.label, &why, String::new())),
-            Ok(reports) => {
-                if let Some(first) = reports.first() {
-                    return Err(self.fault(first, reports.len(), lanes));
-                }
-            }
+        let work = || dispatch.run(&mut buffers);
+        let ran = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| crashed(&*panic));
+        let ran = ran.and_then(|reports| reports.map_err(|error| error.to_string()));
+        let reports = ran.map_err(|why| fault_at(&self.label, &why, String::new()))?;
+        if let Some(first) = reports.first() {
+            return Err(self.fault(first, reports.len(), lanes));
         }
         self.has_run.store(true, Ordering::Relaxed);
         let written = buffers.into_iter().map(|buffer| buffer.bytes);
@@ -145,6 +132,11 @@ impl Interpreted {
         let excerpt = excerpt(&self.text, report.place.clone(), report.kind.advice());
         fault_at(&self.label, &message, excerpt)
     }
+}
+
+/// The message for a panic of the interpreter.
+fn crashed(panic: &(dyn Any + Send)) -> String {
+    format!("it cannot be interpreted: {}", panic_message(panic))
 }
 
 pub(super) fn fault_at(kernel: &str, message: &str, excerpt: String) -> DriverError {

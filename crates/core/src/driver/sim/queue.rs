@@ -134,11 +134,8 @@ impl State {
     pub(super) fn lose(&mut self, reason: &str) -> DriverError {
         let reason = self.lost.get_or_insert_with(|| reason.to_string()).clone();
         self.was_lost.store(true, Ordering::Release);
-        let given_up = self
-            .pending
-            .drain(..)
-            .map(|pending| (pending.done, Fate::Lost));
-        self.settled.extend(given_up);
+        let given_up = self.pending.drain(..);
+        (self.settled).extend(given_up.map(|pending| (pending.done, Fate::Lost)));
         for id in std::mem::take(&mut self.wanted) {
             if let Some(buffer) = self.memory.get_mut(id) {
                 let mapping = std::mem::replace(&mut buffer.mapping, Mapping::None);
@@ -169,6 +166,11 @@ impl State {
     pub(super) fn refuse(&mut self, what: String) -> DriverError {
         self.complain(what.clone());
         DriverError::Invalid(what)
+    }
+
+    /// Refuses what broke a rule.
+    pub(super) fn allow(&mut self, checked: Result<(), String>) -> DriverResult<()> {
+        checked.map_err(|why| self.refuse(why))
     }
 
     /// An empty list for the steps of a submission.
@@ -216,17 +218,16 @@ impl State {
         };
         self.ticks += 1;
         // Without contents there is nothing to execute, and only time passes.
-        let steps = if self.has_contents() && !is_executed {
-            steps
-        } else {
-            self.give_back(steps);
-            Vec::new()
-        };
+        let mut later = Vec::new();
+        match self.has_contents() && !is_executed {
+            true => later = steps,
+            false => self.give_back(steps),
+        }
         self.pending.push_back(Pending {
             serial,
             due: self.ticks + lag,
             ends_at,
-            steps,
+            steps: later,
             params,
             done: done.clone(),
         });
@@ -280,17 +281,12 @@ impl State {
 
     /// Executes the submissions that a signal waits for.
     pub(super) fn run_until(&mut self, signal: &Signal) -> DriverResult<()> {
-        if signal.serial() > self.submitted {
-            let serial = signal.serial();
-            return Err(self.refuse(format!(
-                "wait for submission {serial}, which was never made"
-            )));
+        let serial = signal.serial();
+        if serial > self.submitted {
+            let why = format!("wait for submission {serial}, which was never made");
+            return Err(self.refuse(why));
         }
-        while self
-            .pending
-            .front()
-            .is_some_and(|front| front.serial <= signal.serial())
-        {
+        while (self.pending.front()).is_some_and(|front| front.serial <= serial) {
             self.run_front();
         }
         self.settle_mappings();
@@ -346,16 +342,11 @@ impl State {
                         .dispatch(reference, &kernel, &bindings, params)
                         .map_err(DriverError::Lost),
                     Work::Wgsl(program) => {
-                        let views =
-                            bindings
-                                .iter()
-                                .zip(&kernel.bindings)
-                                .map(|(binding, access)| {
-                                    (
-                                        self.memory.load(binding),
-                                        *access == BindingAccess::ReadWrite,
-                                    )
-                                });
+                        let views = bindings.iter().zip(&kernel.bindings);
+                        let views = views.map(|(binding, access)| {
+                            let is_written = *access == BindingAccess::ReadWrite;
+                            (self.memory.load(binding), is_written)
+                        });
                         let seed = self.dispatches;
                         self.dispatches += 1;
                         let written = program.run(views.collect(), params, groups, seed)?;
@@ -380,16 +371,13 @@ impl State {
         params: &[u8],
     ) -> Result<(), String> {
         let mut seen: Vec<Vec<u8>> = bindings.iter().map(|b| self.memory.load(b)).collect();
+        let label = &kernel.label;
         catch_unwind(AssertUnwindSafe(|| reference(&mut seen, params))).map_err(|panic| {
-            format!(
-                "the reference kernel of `{}` panicked: {}",
-                kernel.label,
-                panic_message(&*panic)
-            )
+            let why = panic_message(&*panic);
+            format!("the reference kernel of `{label}` panicked: {why}")
         })?;
         for ((binding, access), bytes) in bindings.iter().zip(&kernel.bindings).zip(&seen) {
             if bytes.len() as u64 != binding.size_bytes {
-                let label = &kernel.label;
                 return Err(format!(
                     "the reference kernel of `{label}` changed a binding's length"
                 ));

@@ -17,10 +17,8 @@ pub(super) struct Valid {
 /// Parses and validates the shader of a description, as the device would. An error gives the
 /// reason.
 pub(super) fn parse(desc: &PipelineDesc, options: &SimOptions) -> Result<Valid, String> {
-    let module = match naga::front::wgsl::parse_str(&desc.wgsl) {
-        Ok(module) => module,
-        Err(error) => return Err(error.emit_to_string(&desc.wgsl)),
-    };
+    let module = naga::front::wgsl::parse_str(&desc.wgsl)
+        .map_err(|error| error.emit_to_string(&desc.wgsl))?;
     // The capabilities of every device. More would hide that a kernel does not run everywhere.
     let mut capabilities =
         Capabilities::IMMEDIATES | Capabilities::SHADER_FLOAT16_IN_FLOAT32 | Capabilities::SUBGROUP;
@@ -28,21 +26,17 @@ pub(super) fn parse(desc: &PipelineDesc, options: &SimOptions) -> Result<Valid, 
     let cooperates = Capabilities::COOPERATIVE_MATRIX | Capabilities::SHADER_FLOAT16;
     capabilities.set(cooperates, options.cooperative_size.is_some());
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
-    let info = match validator.validate(&module) {
-        Ok(info) => info,
-        Err(error) => return Err(error.emit_to_string(&desc.wgsl)),
-    };
+    let info = validator.validate(&module);
+    let info = info.map_err(|error| error.emit_to_string(&desc.wgsl))?;
     let mut points = module.entry_points.iter();
     let entry = points
-        .position(|point| point.name == desc.entry && point.stage == naga::ShaderStage::Compute);
-    match entry {
-        Some(entry) => Ok(Valid {
-            module,
-            info,
-            entry,
-        }),
-        None => Err(format!("there is no compute entry point `{}`", desc.entry)),
-    }
+        .position(|point| point.name == desc.entry && point.stage == naga::ShaderStage::Compute)
+        .ok_or_else(|| format!("there is no compute entry point `{}`", desc.entry))?;
+    Ok(Valid {
+        module,
+        info,
+        entry,
+    })
 }
 
 /// Checks that the shader is valid and has the bindings of the description.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -12,8 +13,9 @@ use super::super::{
     BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, KernelRun,
     LinkRun, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
 };
-use super::open::OpenRequest;
+use super::open::{Found, OpenRequest};
 use super::opened::Opened;
+use crate::error::{Error, Result};
 
 /// A device of wgpu, or several in succession: a lost device can be replaced.
 pub(crate) struct WgpuDriver {
@@ -30,14 +32,25 @@ pub(crate) struct WgpuDriver {
 }
 
 impl WgpuDriver {
-    pub(super) fn over(opened: Opened, request: Option<OpenRequest>) -> Self {
-        WgpuDriver {
-            caps: Arc::clone(&opened.caps),
-            was_lost: Arc::clone(opened.guard.progress.was_lost()),
+    pub(super) fn new(
+        Found { objects, caps }: Found,
+        longest_wait: Option<Duration>,
+        request: Option<OpenRequest>,
+    ) -> Result<Self> {
+        let caps = Arc::new(caps);
+        let opened = Opened::new(objects, Arc::clone(&caps), longest_wait);
+        let opened = opened.ok_or_else(|| Error::DeviceLost {
+            reason:
+                "it takes no calls: it was destroyed, its driver failed, or it has no memory left"
+                    .to_owned(),
+        })?;
+        Ok(WgpuDriver {
+            caps,
+            was_lost: Arc::clone(&opened.guard.progress.was_lost),
             current: RwLock::new(Arc::new(opened)),
             request,
             cache_folder: None,
-        }
+        })
     }
 
     /// The same driver. It reads compiled pipelines from a folder, and writes them there at its

@@ -11,9 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-#[cfg(target_arch = "wasm32")]
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::super::{BoxFuture, DriverError, DriverResult, panic_message};
 use super::progress::QueueProgress;
@@ -190,17 +188,10 @@ impl Guard {
         first
     }
 
-    /// Natively no scope is pending, because its result is known at once.
-    #[cfg(not(target_arch = "wasm32"))]
-    fn keep(&self, scope: Late) {
-        let mut late = self.late.lock();
-        late.push(scope);
-    }
-
-    /// Keeps a scope for later. The app may never wait or poll. So when the list is full, the
-    /// scopes with a known result are removed first. Then the list grows until half of it is free,
-    /// so a scope costs little on average.
-    #[cfg(target_arch = "wasm32")]
+    /// Keeps a scope for later. Natively no scope comes here, since all results are known at once.
+    /// The app may never wait or poll. So when the list is full, the scopes with a known result are
+    /// removed first. Then the list grows until half of it is free, so a scope costs little on
+    /// average.
     fn keep(&self, scope: Late) {
         let mut late = self.late();
         if late.len() == late.capacity() {
@@ -214,7 +205,6 @@ impl Guard {
     }
 
     /// Removes the scopes with a known result. The first error among them stays for the next wait.
-    #[cfg(target_arch = "wasm32")]
     pub(super) fn sweep(&self) {
         if let Some(error) = self.take_late() {
             self.late().insert(0, as_late(error));
@@ -222,7 +212,6 @@ impl Guard {
     }
 
     /// Removes the scopes with a known result, and returns the first error among them.
-    #[cfg(target_arch = "wasm32")]
     pub(super) fn take_late(&self) -> Option<wgpu::Error> {
         let mut first = None;
         // A waiting thread has taken its scope out of the list, so this poll replaces no waker.
@@ -238,14 +227,18 @@ impl Guard {
         first
     }
 
-    #[cfg(target_arch = "wasm32")]
     pub(super) fn late(&self) -> MutexGuard<'_, Vec<Late>> {
         self.late.lock()
     }
 
     /// The result of a guarded call. In a browser this waits.
     pub(super) async fn settled<T>(&self, guarded: Guarded<T>) -> DriverResult<T> {
-        let value = verdict(guarded.value, first_after(guarded.caught).await);
+        let mut first = None;
+        for scope in guarded.caught {
+            let error = scope.await;
+            first = first.or(error);
+        }
+        let value = verdict(guarded.value, first);
         self.check()?;
         value
     }
@@ -362,20 +355,7 @@ fn pop_at_once(scopes: Scopes) -> Option<wgpu::Error> {
     first
 }
 
-/// The first error that scopes caught, by their order.
-fn first_after(caught: [Late; 3]) -> Late {
-    Box::pin(async move {
-        let mut first = None;
-        for scope in caught {
-            let error = scope.await;
-            first = first.or(error);
-        }
-        first
-    })
-}
-
 /// A known error in the form of a scope that caught it.
-#[cfg(target_arch = "wasm32")]
 pub(super) fn as_late(error: wgpu::Error) -> Late {
     Box::pin(std::future::ready(Some(error)))
 }

@@ -165,14 +165,9 @@ fn largest_runs(ops: &[Op], tables: &Tables) -> [Option<TimedOps>; 2] {
             now = None;
             continue;
         };
-        let none = LinkRun {
-            is_to_device,
-            copies: 0,
-            bytes: 0,
-            ns: 0,
-        };
         let same = now.filter(|(_, run)| run.is_to_device == is_to_device);
-        let (range, mut run) = same.unwrap_or((index..index, none));
+        let (range, mut run) = same.unwrap_or((index..index, LinkRun::default()));
+        run.is_to_device = is_to_device;
         run.copies += 1;
         run.bytes += bytes;
         let longer = (range.start..index + 1, run);
@@ -204,12 +199,7 @@ fn over_link(op: &Op, tables: &Tables) -> Option<(bool, u64)> {
     let both = Usages::COPY_SRC | Usages::COPY_DST;
     let is_heap = |usage: Usages| usage.contains(both) && !is_device(usage);
     let (src, dst) = (usage(src)?, usage(dst)?);
-    match (
-        is_heap(src) && is_device(dst),
-        is_device(src) && is_heap(dst),
-    ) {
-        (true, _) => Some((true, size_bytes)),
-        (_, true) => Some((false, size_bytes)),
-        _ => None,
-    }
+    let is_to_device = is_heap(src) && is_device(dst);
+    let is_to_heap = is_device(src) && is_heap(dst);
+    (is_to_device || is_to_heap).then_some((is_to_device, size_bytes))
 }

@@ -51,24 +51,18 @@ struct Limit {
 
 /// Refuses a device with a limit that is too low for the engine. The error names the limit.
 pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
-    let short = all(limits, has_immediates)
-        .into_iter()
-        .find(|limit| match limit.is_most {
-            true => limit.has > limit.needs,
-            false => limit.has < limit.needs,
-        });
-    let Some(Limit {
-        name,
-        has,
-        needs,
-        is_most,
-    }) = short
-    else {
+    let mut limits = all(limits, has_immediates).into_iter();
+    let short = limits.find(|limit| match limit.is_most {
+        true => limit.has > limit.needs,
+        false => limit.has < limit.needs,
+    });
+    let Some(short) = short else {
         return Ok(());
     };
-    let bound = if is_most { "at most" } else { "at least" };
+    let (has, needs) = (short.has, short.needs);
+    let bound = if short.is_most { "at most" } else { "at least" };
     Err(Error::option(
-        name,
+        short.name,
         format!(
             "the device has {has}, and lapidary needs {bound} {needs}: ask for `adapter.limits()` \
              when you open it, or for another adapter"

@@ -38,11 +38,7 @@ impl Opened {
         size_bytes: u64,
         label: &str,
     ) -> BoxFuture<'static, DriverResult<BufferId>> {
-        let started = self
-            .guard
-            .check()
-            .and_then(|()| self.check_size(size_bytes));
-        let started = started.map(|()| {
+        let started = self.check_new(size_bytes).map(|()| {
             let mut begun = Begun(None);
             let guarded = self.guard.guarded(|| {
                 let raw = self.guard.device.create_buffer(&wgpu::BufferDescriptor {
@@ -70,9 +66,7 @@ impl Opened {
     /// wait reports an error of it, and the browser refuses a submission that uses it.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn mapped_buffer(&self, size_bytes: u64, label: &str) -> DriverResult<BufferId> {
-        self.guard
-            .check()
-            .and_then(|()| self.check_size(size_bytes))?;
+        self.check_new(size_bytes)?;
         let guarded = self.guard.guarded(|| {
             self.guard.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
@@ -92,7 +86,9 @@ impl Opened {
         Ok(id)
     }
 
-    fn check_size(&self, size_bytes: u64) -> DriverResult<()> {
+    /// Refuses a buffer of an invalid size, and any on a lost device.
+    fn check_new(&self, size_bytes: u64) -> DriverResult<()> {
+        self.guard.check()?;
         let limit = self.caps.max_buffer_bytes;
         if size_bytes == 0 || !size_bytes.is_multiple_of(4) {
             return invalid(format!(
@@ -119,12 +115,7 @@ impl Opened {
     }
 
     fn add_buffer(&self, raw: wgpu::Buffer) -> DriverResult<BufferId> {
-        let entry = BufferEntry {
-            raw,
-            mapping: None,
-            imported: false,
-            named: 0,
-        };
+        let entry = BufferEntry::new(raw, false);
         Ok(BufferId(self.tables_to_fill()?.buffers.insert(entry)))
     }
 
@@ -136,14 +127,12 @@ impl Opened {
             let same = entry.imported && entry.raw == *buffer;
             same.then_some(key)
         });
-        Some(BufferId(known.unwrap_or_else(|| {
-            tables.buffers.insert(BufferEntry {
-                raw: buffer.clone(),
-                mapping: None,
-                imported: true,
-                named: 0,
-            })
-        })))
+        let import = || {
+            tables
+                .buffers
+                .insert(BufferEntry::new(buffer.clone(), true))
+        };
+        Some(BufferId(known.unwrap_or_else(import)))
     }
 
     /// The buffer of an id.
@@ -159,18 +148,14 @@ impl Opened {
         let Some(entry) = tables.buffers.remove(buffer.0) else {
             return;
         };
-        let naming = match entry.named {
-            0 => Vec::new(),
-            _ => {
-                let naming = tables.groups.iter();
-                let naming = naming.filter(|(_, group)| group.names(buffer));
-                naming.map(|(key, _)| BindGroupId(key)).collect()
-            }
-        };
-        let groups = naming
-            .into_iter()
-            .filter_map(|group| tables.remove_group(group))
-            .collect::<Vec<_>>();
+        let mut naming = Vec::new();
+        if entry.named > 0 {
+            let groups = tables.groups.iter();
+            let groups = groups.filter(|(_, group)| group.names(buffer));
+            naming.extend(groups.map(|(key, _)| BindGroupId(key)));
+        }
+        let groups = naming.into_iter();
+        let groups: Vec<_> = groups.filter_map(|id| tables.remove_group(id)).collect();
         drop(tables);
         drop(groups);
         if let Some(signal) = &entry.mapping {
@@ -196,14 +181,15 @@ impl Opened {
     }
 
     fn compile(&self, desc: &PipelineDesc) -> PipelineEntry {
+        let device = &self.guard.device;
         let label = Some(desc.label.as_str());
         let source = wgpu::ShaderModuleDescriptor {
             label,
             source: wgpu::ShaderSource::Wgsl(desc.wgsl.as_str().into()),
         };
         let module = match desc.bounds_loops {
-            true => self.guard.device.create_shader_module(source),
-            false => ending::module(&self.guard.device, source),
+            true => device.create_shader_module(source),
+            false => ending::module(device, source),
         };
         let storage = desc.bindings.iter().map(|access| {
             let read_only = *access == BindingAccess::Read;
@@ -223,38 +209,29 @@ impl Opened {
                 },
                 count: None,
             });
-        let layout = self
-            .guard
-            .device
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label,
-                entries: &entries.collect::<Vec<_>>(),
-            });
-        let pipeline_layout =
-            self.guard
-                .device
-                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                    label,
-                    bind_group_layouts: &[Some(&layout)],
-                    immediate_size: match self.caps.max_immediate_bytes {
-                        0 => 0,
-                        _ => desc.params_bytes,
-                    },
-                });
-        let raw = self
-            .guard
-            .device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label,
-                layout: Some(&pipeline_layout),
-                module: &module,
-                entry_point: Some(&desc.entry),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    zero_initialize_workgroup_memory: desc.zeroes_workgroup,
-                    ..Default::default()
-                },
-                cache: (self.pipeline_cache.as_ref()).map(PipelineCache::for_one_more),
-            });
+        let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label,
+            entries: &entries.collect::<Vec<_>>(),
+        });
+        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label,
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: match self.caps.max_immediate_bytes {
+                0 => 0,
+                _ => desc.params_bytes,
+            },
+        });
+        let raw = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label,
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some(&desc.entry),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: desc.zeroes_workgroup,
+                ..Default::default()
+            },
+            cache: (self.pipeline_cache.as_ref()).map(PipelineCache::for_one_more),
+        });
         PipelineEntry {
             raw,
             params_bytes: desc.params_bytes,
@@ -274,10 +251,8 @@ impl Opened {
             None => return invalid("a bind group for an unknown pipeline"),
         };
         // Any page will do here: the first group only shows whether the bindings are valid.
-        let page = match uniform_bytes(&self.caps, params_bytes) {
-            Some(_) => Some(self.pages.take(&self.guard)?),
-            None => None,
-        };
+        let uniform = uniform_bytes(&self.caps, params_bytes);
+        let page = uniform.map(|_| self.pages.take(&self.guard)).transpose()?;
         let entry = BindGroupEntry {
             pipeline,
             bindings: bindings.to_vec(),
@@ -301,7 +276,7 @@ impl Opened {
         group: &BindGroupEntry,
         page: Option<&Page>,
     ) -> DriverResult<wgpu::BindGroup> {
-        let number = page.map_or(0, Page::number);
+        let number = page.map_or(0, |page| page.number);
         let mut by_page = group.by_page.lock();
         if let Some((_, raw)) = by_page.iter().find(|(other, _)| *other == number) {
             return Ok(raw.clone());
@@ -318,24 +293,21 @@ impl Opened {
             let Some(buffer) = tables.buffers.get(binding.buffer.0) else {
                 return invalid(format!("binding {index} names an unknown buffer"));
             };
-            let size = NonZeroU64::new(binding.size_bytes);
-            let Some(size) = size else {
+            let Some(size) = NonZeroU64::new(binding.size_bytes) else {
                 return invalid(format!("binding {index} is empty"));
             };
             entries.push(entry_for(index, &buffer.raw, binding.offset_bytes, size));
         }
         let uniform = uniform_bytes(&self.caps, pipeline.params_bytes);
         if let (Some(page), Some(size)) = (page, uniform) {
-            entries.push(entry_for(entries.len() as u32, page.buffer(), 0, size));
+            entries.push(entry_for(entries.len() as u32, &page.raw, 0, size));
         }
-        let raw = self
-            .guard
-            .device
-            .create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &pipeline.layout,
-                entries: &entries,
-            });
+        let device = &self.guard.device;
+        let raw = device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.layout,
+            entries: &entries,
+        });
         by_page.push((number, raw.clone()));
         Ok(raw)
     }

@@ -1,12 +1,11 @@
 //! Finds an adapter, opens a device, and adopts a device of the app.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{AdapterKind, BoxFuture, Caps};
 use super::driver::WgpuDriver;
 use super::dx12::{self, Dx12Compiler};
-use super::opened::{Objects, Opened};
+use super::opened::Objects;
 use super::{caps, cooperative, needed};
 use crate::error::{Error, Result};
 use crate::units::MIB;
@@ -88,15 +87,14 @@ impl AdapterSummary {
         }
     }
 
-    fn answers_to(&self, wanted: &str) -> bool {
+    /// Whether it is a wanted adapter, by its index in the list or by what it is called.
+    fn fits(&self, index: usize, wanted: Option<&str>) -> bool {
+        let Some(wanted) = wanted else { return true };
+        if let Ok(number) = wanted.parse::<usize>() {
+            return number == index;
+        }
         let wanted = wanted.to_ascii_lowercase();
-        let kind = match self.kind {
-            AdapterKind::Discrete => "discrete",
-            AdapterKind::Integrated => "integrated",
-            AdapterKind::Virtual => "virtual",
-            AdapterKind::Cpu => "cpu",
-            AdapterKind::Other => "other",
-        };
+        let kind = format!("{:?}", self.kind).to_ascii_lowercase();
         wanted == self.backend
             || wanted == kind
             || self.name.to_ascii_lowercase().contains(&wanted)
@@ -200,13 +198,7 @@ fn choose(
     power: wgpu::PowerPreference,
     like: Option<&Caps>,
 ) -> Result<usize> {
-    let fits = |(index, adapter): &(usize, &AdapterSummary)| match wanted {
-        None => true,
-        Some(wanted) => match wanted.parse::<usize>() {
-            Ok(number) => number == *index,
-            Err(_) => adapter.answers_to(wanted),
-        },
-    };
+    let fits = |(index, adapter): &(usize, &AdapterSummary)| adapter.fits(*index, wanted);
     let fitting = found.iter().enumerate().filter(fits);
     let is_other = |adapter: &AdapterSummary| !like.is_some_and(|caps| adapter.is_that_of(caps));
     let best = fitting.min_by_key(|(_, one)| (one.falls_short, is_other(one), one.rank(power)));
@@ -239,32 +231,20 @@ fn no_adapter(found: &[AdapterSummary], wanted: Option<&str>) -> Error {
 #[cfg(not(target_arch = "wasm32"))]
 fn choose_all(found: &[AdapterSummary], wanted: Option<&str>) -> Vec<usize> {
     let fits = |(index, adapter): &(usize, &AdapterSummary)| {
-        let is_wanted = wanted.is_none_or(|wanted| match wanted.parse::<usize>() {
-            Ok(number) => number == *index,
-            Err(_) => adapter.answers_to(wanted),
-        });
-        is_wanted && !adapter.falls_short
+        adapter.fits(*index, wanted) && !adapter.falls_short
     };
     let mut fitting: Vec<_> = found.iter().enumerate().filter(fits).collect();
     let is_real = |adapter: &AdapterSummary| adapter.kind != AdapterKind::Cpu;
     if fitting.iter().any(|(_, adapter)| is_real(adapter)) {
         fitting.retain(|(_, adapter)| is_real(adapter));
     }
-    let shown = |backend: &str| {
-        fitting
-            .iter()
-            .filter(|(_, one)| one.backend == backend)
-            .count()
+    let of_backend = |backend: &str| {
+        let shown = fitting.iter().filter(|(_, one)| one.backend == backend);
+        shown.map(|(index, _)| *index).collect::<Vec<_>>()
     };
-    let most = fitting
-        .iter()
-        .rev()
-        .max_by_key(|(_, one)| shown(&one.backend));
-    let Some(backend) = most.map(|(_, one)| one.backend.clone()) else {
-        return Vec::new();
-    };
-    let of_backend = fitting.iter().filter(|(_, one)| one.backend == backend);
-    of_backend.map(|(index, _)| *index).collect()
+    let shown = fitting.iter().map(|(_, one)| of_backend(&one.backend));
+    // Of as many, the first.
+    shown.rev().max_by_key(Vec::len).unwrap_or_default()
 }
 
 /// The indices of the adapters to open together: see [`choose_all`].
@@ -397,21 +377,6 @@ impl WgpuDriver {
         let objects = (adapter.cloned(), device.clone(), queue.clone());
         let found = Found { objects, caps };
         Self::new(found, None, None)
-    }
-
-    pub(super) fn new(
-        found: Found,
-        longest_wait: Option<Duration>,
-        request: Option<OpenRequest>,
-    ) -> Result<Self> {
-        let caps = Arc::new(found.caps);
-        let opened = Opened::new(found.objects, caps, longest_wait);
-        let opened = opened.ok_or_else(|| Error::DeviceLost {
-            reason:
-                "it takes no calls: it was destroyed, its driver failed, or it has no memory left"
-                    .to_owned(),
-        })?;
-        Ok(WgpuDriver::over(opened, request))
     }
 }
 

@@ -44,9 +44,9 @@ struct ParamsPool {
 
 /// A page that a thread uses.
 pub(super) struct Page {
-    number: usize,
-    raw: wgpu::Buffer,
-    bytes: Vec<u8>,
+    pub(super) number: usize,
+    pub(super) raw: wgpu::Buffer,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl ParamPages {
@@ -84,8 +84,7 @@ impl ParamPages {
 
     pub(super) fn put_back(&self, mut page: Page) {
         page.bytes.clear();
-        let mut pool = self.pool.lock();
-        pool.free.push(page);
+        self.pool.lock().free.push(page);
     }
 
     /// Writes parameters into the next slot and returns its offset. `None` if the page is full.
@@ -99,19 +98,5 @@ impl ParamPages {
         page.bytes.extend_from_slice(params);
         page.bytes.resize((offset + size) as usize, 0);
         Some(offset as u32)
-    }
-}
-
-impl Page {
-    pub(super) fn number(&self) -> usize {
-        self.number
-    }
-
-    pub(super) fn buffer(&self) -> &wgpu::Buffer {
-        &self.raw
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
     }
 }

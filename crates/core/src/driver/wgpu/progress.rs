@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::super::{Signal, Submission};
 
@@ -13,8 +13,8 @@ use super::super::{Signal, Submission};
 #[derive(Default)]
 pub(super) struct QueueProgress {
     lost: OnceLock<String>,
-    /// Whether this device was lost, or one before it.
-    was_lost: Arc<AtomicBool>,
+    /// Whether this device was lost, or one before it. All of them share the flag.
+    pub(super) was_lost: Arc<AtomicBool>,
     completed: AtomicU64,
     pending: Mutex<Pending>,
 }
@@ -76,19 +76,14 @@ impl Drop for MapNotice {
 impl QueueProgress {
     /// The progress of a device that replaces a lost one, which gives no further serials.
     pub(super) fn after(old: &QueueProgress) -> Self {
-        let last = old.pending().submitted;
+        let last = old.pending.lock().submitted;
         let progress = QueueProgress {
             was_lost: Arc::clone(&old.was_lost),
             completed: AtomicU64::new(last),
             ..QueueProgress::default()
         };
-        progress.pending().submitted = last;
+        progress.pending.lock().submitted = last;
         progress
-    }
-
-    /// Whether this device was lost, or one before it. The flag is shared by all of them.
-    pub(super) fn was_lost(&self) -> &Arc<AtomicBool> {
-        &self.was_lost
     }
 
     /// The reason why the device is lost, once it is.
@@ -114,7 +109,7 @@ impl QueueProgress {
         self: &Arc<Self>,
         index: wgpu::SubmissionIndex,
     ) -> Option<(Submission, DoneNotice)> {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         if self.lost.get().is_some() {
             return None;
         }
@@ -135,7 +130,7 @@ impl QueueProgress {
 
     /// A signal for a mapping that takes place after all submissions so far.
     pub(super) fn mapping(&self) -> (Signal, MapNotice) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let signal = Signal::after(pending.submitted);
         pending.mappings.retain(|other| other.outcome().is_none());
         pending.mappings.push(signal.clone());
@@ -148,13 +143,13 @@ impl QueueProgress {
     /// wgpu's index of a submission that is still in progress.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn index_of(&self, serial: u64) -> Option<wgpu::SubmissionIndex> {
-        let pending = self.pending();
+        let pending = self.pending.lock();
         let place = pending.place_of(serial)?;
         Some(pending.in_flight[place].index.clone())
     }
 
     fn finish(&self, serial: u64) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let place = pending.place_of(serial);
         let flight = place.and_then(|place| pending.in_flight.remove(place));
         let completed = match pending.in_flight.front() {
@@ -178,15 +173,11 @@ impl QueueProgress {
     }
 
     fn end_all(&self) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let flights = std::mem::take(&mut pending.in_flight);
         let mappings = std::mem::take(&mut pending.mappings);
         drop(pending);
         flights.iter().for_each(|flight| flight.done.lose());
         mappings.iter().for_each(|signal| signal.lose());
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock()
     }
 }

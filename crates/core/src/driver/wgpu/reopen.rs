@@ -1,6 +1,7 @@
 //! Replaces a lost device by a new one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::failure::invalid;
 use super::super::replacement::refusal;
@@ -23,9 +24,7 @@ impl WgpuDriver {
         let Found { objects, caps } =
             found.map_err(|error| DriverError::Lost(error.to_string()))?;
         self.check_caps(&caps)?;
-        let opened = Opened::new(objects, Arc::clone(&self.caps), Some(LONGEST_WAIT));
-        let mut opened = opened.ok_or_else(lost_again)?;
-        opened.use_cache(self.cache_folder.as_deref());
+        let opened = self.open_anew(objects, Some(LONGEST_WAIT))?;
         // If another thread was faster, its device serves as well.
         if let Some(new) = self.replace(&old, opened) {
             new.guard.watch_lost();
@@ -42,15 +41,21 @@ impl WgpuDriver {
         needed::check_device(&objects.1)
             .map_err(|error| DriverError::Invalid(error.to_string()))?;
         self.check_caps(&caps::of_device(objects.0.as_ref(), &objects.1))?;
-        let opened = Opened::new(objects, Arc::clone(&self.caps), None);
-        let mut opened = opened.ok_or_else(lost_again)?;
-        opened.use_cache(self.cache_folder.as_deref());
+        let opened = self.open_anew(objects, None)?;
         // The app knows of the loss first; the driver may not have been told.
         old.guard.progress.lose("the app replaced it");
         match self.replace(&old, opened) {
             Some(_) => Ok(()),
             None => invalid("another thread has replaced the device meanwhile"),
         }
+    }
+
+    fn open_anew(&self, objects: Objects, longest_wait: Option<Duration>) -> DriverResult<Opened> {
+        let opened = Opened::new(objects, Arc::clone(&self.caps), longest_wait);
+        let lost_again = || DriverError::Lost("the new device takes no calls".to_owned());
+        let mut opened = opened.ok_or_else(lost_again)?;
+        opened.use_cache(self.cache_folder.as_deref());
+        Ok(opened)
     }
 
     fn check_caps(&self, new: &Caps) -> DriverResult<()> {
@@ -81,8 +86,4 @@ fn check_gone(guard: &Guard) -> DriverResult<()> {
         Err(DriverError::Lost(_)) => Ok(()),
         _ => invalid("the device is not lost"),
     }
-}
-
-fn lost_again() -> DriverError {
-    DriverError::Lost("the new device takes no calls".to_owned())
 }

@@ -69,16 +69,15 @@ impl Opened {
             // others.
             let written = self.guard.guarded(|| {
                 for page in pages {
-                    self.queue.write_buffer(page.buffer(), 0, page.bytes());
+                    self.queue.write_buffer(&page.raw, 0, &page.bytes);
                 }
             });
             self.guard.now(written)?;
         }
         let guarded = self.guard.guarded(|| self.queue.submit(commands));
         let index = self.guard.now(guarded)?;
-        let (submission, notice) = match self.guard.progress.record(index) {
-            Some(recorded) => recorded,
-            None => return Err(self.guard.gone()),
+        let Some((submission, notice)) = self.guard.progress.record(index) else {
+            return Err(self.guard.gone());
         };
         self.queue.on_submitted_work_done(move || drop(notice));
         Ok(submission)
@@ -92,15 +91,12 @@ impl Opened {
         timing: Option<&mut Timestamps>,
         link: Option<&TimedLink<'_>>,
     ) -> DriverResult<wgpu::CommandBuffer> {
-        let tables = self.tables();
+        let (tables, device) = (self.tables(), &self.guard.device);
         let mut encoding = Encoding {
             driver: self,
             tables: &tables,
             params,
-            encoder: self
-                .guard
-                .device
-                .create_command_encoder(&Default::default()),
+            encoder: device.create_command_encoder(&Default::default()),
             pass: None,
             pages: Vec::new(),
             timing,
@@ -124,11 +120,9 @@ impl<'a> Encoding<'a> {
     /// Encodes the timestamps around copies of the heap.
     #[inline]
     fn stamp(&mut self, index: usize) {
-        if let Some(link) = self.link {
-            if link.is_at(index) {
-                self.pass = None;
-                link.stamp(index, &mut self.encoder);
-            }
+        if let Some(link) = self.link.filter(|link| link.is_at(index)) {
+            self.pass = None;
+            link.stamp(index, &mut self.encoder);
         }
     }
 
@@ -188,11 +182,7 @@ impl<'a> Encoding<'a> {
         let bytes = self.params_of(params, pipeline_entry.params_bytes)?;
         let caps = &self.driver.caps;
         let uniform = uniform_bytes(caps, pipeline_entry.params_bytes).is_some();
-        let offset = if uniform {
-            Some(self.slot(bytes)?)
-        } else {
-            None
-        };
+        let offset = uniform.then(|| self.slot(bytes)).transpose()?;
         let timing = self.timing.as_mut();
         if timing.is_some() {
             self.pass = None;

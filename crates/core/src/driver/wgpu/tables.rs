@@ -18,11 +18,7 @@ pub(super) struct Tables {
 }
 
 /// The objects of a replaced device. The caller drops them while it holds no lock.
-pub(super) struct Leftovers {
-    _groups: Vec<BindGroupEntry>,
-    _pipelines: Vec<PipelineEntry>,
-    _buffers: Vec<BufferEntry>,
-}
+pub(super) type Leftovers = (Vec<BindGroupEntry>, Vec<PipelineEntry>, Vec<BufferEntry>);
 
 pub(super) struct BufferEntry {
     pub(super) raw: wgpu::Buffer,
@@ -32,6 +28,17 @@ pub(super) struct BufferEntry {
     pub(super) imported: bool,
     /// The number of bindings in bind groups that name it.
     pub(super) named: usize,
+}
+
+impl BufferEntry {
+    pub(super) fn new(raw: wgpu::Buffer, imported: bool) -> Self {
+        BufferEntry {
+            raw,
+            mapping: None,
+            imported,
+            named: 0,
+        }
+    }
 }
 
 pub(super) struct PipelineEntry {
@@ -57,11 +64,8 @@ impl Tables {
             ..Tables::default()
         };
         let mut tables = std::mem::replace(self, closed);
-        let leftovers = Leftovers {
-            _groups: tables.groups.clear(),
-            _pipelines: tables.pipelines.clear(),
-            _buffers: tables.buffers.clear(),
-        };
+        let (groups, pipelines) = (tables.groups.clear(), tables.pipelines.clear());
+        let leftovers = (groups, pipelines, tables.buffers.clear());
         (tables, leftovers)
     }
 

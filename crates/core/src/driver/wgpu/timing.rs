@@ -20,8 +20,6 @@ pub(super) struct Timestamps {
     runs: Vec<KernelRun>,
     /// The number of dispatches with timestamps in the set.
     running: u32,
-    /// [`end_of_timed`]. Only a program that times kernels contains it.
-    end: fn(&Guard, &mut Timestamps, bool),
 }
 
 impl Timestamps {
@@ -30,7 +28,6 @@ impl Timestamps {
             stamps: Stamps::new(device, queue, "kernel times", MOST_DISPATCHES * 2),
             runs: Vec::new(),
             running: 0,
-            end: end_of_timed,
         }
     }
 
@@ -48,9 +45,26 @@ impl Timestamps {
         })
     }
 
-    /// Reads the timestamps of the last submission, if it `happened`.
+    /// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be
+    /// read is done all the same, so this returns no error.
     pub(super) fn end(&mut self, guard: &Guard, happened: bool) {
-        (self.end)(guard, self, happened);
+        if !happened || self.read(guard).is_err() {
+            self.running = 0;
+            self.stamps.give_up(guard);
+        }
+    }
+
+    /// Waits for the last submission, and reads its timestamps.
+    fn read(&mut self, guard: &Guard) -> DriverResult<()> {
+        let count = self.running * 2;
+        if count == 0 {
+            return Ok(());
+        }
+        let signal = self.stamps.ask(guard, count)?;
+        pollster::block_on(guard.wait_for(&signal))?;
+        let stamps = self.stamps.read(guard, count)?;
+        self.add(&stamps);
+        Ok(())
     }
 
     /// Encodes the last commands of a submission, which copy its timestamps to where they can be
@@ -113,32 +127,7 @@ impl KernelTimes {
     /// Takes the dispatches of the last submission.
     pub(super) fn take_runs(&self) -> Vec<KernelRun> {
         let mut timing = self.lock();
-        let runs = timing
-            .as_mut()
-            .map(|timing| std::mem::take(&mut timing.runs));
-        runs.unwrap_or_default()
+        let runs = timing.as_mut().map(|timing| &mut timing.runs);
+        runs.map(std::mem::take).unwrap_or_default()
     }
-}
-
-/// Reads the timestamps of the last submission, if it `happened`. Work whose times cannot be read
-/// is done all the same, so this returns no error.
-fn end_of_timed(guard: &Guard, timing: &mut Timestamps, happened: bool) {
-    if happened && read_stamps(guard, timing).is_ok() {
-        return;
-    }
-    timing.running = 0;
-    timing.stamps.give_up(guard);
-}
-
-/// Waits for the last submission, and reads its timestamps.
-fn read_stamps(guard: &Guard, timing: &mut Timestamps) -> DriverResult<()> {
-    let count = timing.running * 2;
-    if count == 0 {
-        return Ok(());
-    }
-    let signal = timing.stamps.ask(guard, count)?;
-    pollster::block_on(guard.wait_for(&signal))?;
-    let stamps = timing.stamps.read(guard, count)?;
-    timing.add(&stamps);
-    Ok(())
 }

@@ -7,7 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::super::failure::{REPLACED, invalid};
+use super::super::failure::invalid;
 use super::super::{DriverError, DriverResult, Signal};
 use super::guard::Guard;
 
@@ -47,7 +47,7 @@ impl Guard {
             _ => {
                 self.check()?;
                 if signal.is_lost() {
-                    return Err(DriverError::Lost(REPLACED.to_owned()));
+                    return Err(DriverError::replaced());
                 }
                 invalid("the mapping was refused or ended before it began")
             }
@@ -147,14 +147,7 @@ mod web {
                 Awaited { of: self, scope }.await;
                 self.tell_late()?;
             }
-            std::future::poll_fn(|context| {
-                signal.wake_on_set(context.waker());
-                match signal.outcome() {
-                    Some(_) => Poll::Ready(()),
-                    None => Poll::Pending,
-                }
-            })
-            .await;
+            signal.happened().await;
             self.outcome(signal)
         }
 
