@@ -12,6 +12,7 @@ mod dummy_operators;
 mod faults;
 mod foreign;
 mod heap;
+mod heap_compacting;
 mod heap_input;
 mod heap_trouble;
 mod history;

@@ -102,7 +102,8 @@ pub struct Options {
     /// use a folder of the user's own, such as the app's cache folder.
     pub cache_folder: Option<PathBuf>,
     /// Never move buffers while they are on the device: neither to keep the high-water mark low,
-    /// nor by [`GpuMemory::compact`]. This reserves more memory: on recorded programs 1.06 of peak
+    /// nor by [`GpuMemory::compact`]. Nor move those that were evicted to slabs in the host's
+    /// memory. This reserves more memory: on recorded programs 1.06 of peak
     /// live, with moving 1.02. A nearly full budget leads to evictions instead. For apps that want
     /// no copies but their own, and to find out whether moving causes a problem.
     pub never_move: bool,

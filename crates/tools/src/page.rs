@@ -51,7 +51,7 @@ const AFTER: &str = concat!(
 );
 
 /// A new kind of event needs a number in `Numbers` and a reader in `decode.js`.
-const _: () = assert!(EVENT_KINDS == 19);
+const _: () = assert!(EVENT_KINDS == 20);
 
 /// Longer texts are clipped.
 const MOST_TEXT_BYTES: usize = 1024;
@@ -328,12 +328,7 @@ impl Numbers {
                 bytes,
                 slab,
                 offset_bytes,
-            } => {
-                self.storage(storage);
-                self.number(bytes);
-                self.slab(slab);
-                self.numbers(3, [offset_bytes])
-            }
+            } => self.moved(3, storage, bytes, slab, offset_bytes),
             Event::Evict { storage, bytes, to } => self.of_storage(storage, 4, [bytes, to as u64]),
             Event::Restore {
                 storage,
@@ -382,6 +377,12 @@ impl Numbers {
                 offset_bytes,
             } => self.block(17, [storage, tag.into(), bytes, slab.into(), offset_bytes]),
             Event::HostFree { storage, bytes } => self.of_storage(storage, 18, [bytes]),
+            Event::HostMove {
+                storage,
+                bytes,
+                slab,
+                offset_bytes,
+            } => self.moved(19, storage, bytes, slab, offset_bytes),
             _ => unreachable!("`fields` writes the others of the {EVENT_KINDS} kinds"),
         }
     }
@@ -391,6 +392,13 @@ impl Numbers {
         self.number(tag);
         self.number(bytes);
         self.slab(slab as u32);
+        self.numbers(kind, [offset_bytes])
+    }
+
+    fn moved(&mut self, kind: u8, storage: u64, bytes: u64, slab: u32, offset_bytes: u64) -> u8 {
+        self.storage(storage);
+        self.number(bytes);
+        self.slab(slab);
         self.numbers(kind, [offset_bytes])
     }
 

@@ -29,7 +29,7 @@ fn open(options: SimOptions, budget: Budget) -> (Gpu, SimHandle) {
 
 fn open_as(host_heap: bool, options: SimOptions, budget: Budget) -> (Gpu, SimHandle) {
     let device = SimOptions {
-        compact_always: Some(false),
+        compact_always: options.compact_always.or(Some(false)),
         ..options
     };
     let options = Options {

@@ -29,7 +29,7 @@ use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 #[cfg(feature = "metrics")]
 use crate::memory::share_series::{self, ShareSum};
-use crate::memory::{Budget, Copies, MadeFor, Recovered, Source, Storage, Whole};
+use crate::memory::{Budget, Copies, Heap, MadeFor, Recovered, Source, Storage, Whole};
 use crate::shortage::Holder;
 use crate::transfer::{OpenStore, SpillOptions, refusal};
 
@@ -228,7 +228,7 @@ impl Engine {
         self.check_lost()?;
         let work = move |pass: Pass| async move {
             pass.submit()?;
-            let compacted = compact::compact_pass(&pass, limit_bytes).await?;
+            let compacted = compact::compact_pass(&pass, Heap::Device, limit_bytes).await?;
             pass.submit()?;
             Ok(compacted)
         };

@@ -30,7 +30,7 @@ use super::shares::limits::drain_to_ceilings;
 use super::state::caches::PipelineKey;
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
-use crate::memory::Storage;
+use crate::memory::{Heap, Storage};
 use crate::transfer::refusal;
 use step::Need;
 
@@ -225,7 +225,10 @@ impl Pass {
                 self.wait_if_lower().await?;
                 if self.lock().pace.submits_each() {
                     let _hold = self.hold();
-                    compact::compact_pass(self, u64::MAX).await?;
+                    compact::compact_pass(self, Heap::Device, u64::MAX).await?;
+                    if self.caps().host_heap {
+                        compact::compact_pass(self, Heap::Host, u64::MAX).await?;
+                    }
                 }
             }
             Need::Room { storage } => {

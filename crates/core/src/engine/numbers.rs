@@ -174,8 +174,9 @@ table! {
         level host_slab_bytes: Level,
         /// Free bytes in these slabs of the host's memory.
         now host_free_bytes: u64,
-        /// The largest hole of these slabs. A tensor that is larger than all holes needs one more
-        /// slab, or is evicted to a store or to the disk.
+        /// The largest hole of these slabs. For a tensor that is larger than all holes, the engine
+        /// creates one more slab or moves others. Otherwise it is evicted to a store or to the
+        /// disk.
         now host_largest_hole_bytes: u64,
         /// Bytes a second that the device copies to slabs in the host's memory, as it measured by
         /// its own clock. `None` before it copied some tensors of 1 MiB and more, and on a
@@ -244,8 +245,10 @@ table! {
         total refusals,
         /// Waits of uploads and restores because all staging was in use.
         total staging_waits,
-        /// How often tensors were moved to make room.
+        /// How often tensors were moved to make room, on the device or in the host's memory.
         total compactions,
+        /// Total bytes of tensors that were moved from one slab in the host's memory to another.
+        total host_moved_bytes,
         /// Total bytes of tensors written to the host, to a store or to the disk.
         total evicted_bytes,
         /// Total bytes of tensors that were dropped without a write, because their source, another

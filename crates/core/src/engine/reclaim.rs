@@ -30,6 +30,7 @@ mod demote;
 mod evict;
 mod evict_in_place;
 pub(in crate::engine) mod evict_one;
+mod evict_to_heap;
 pub(in crate::engine) mod limits_in_force;
 mod needed;
 pub(in crate::engine) mod outlook;
@@ -49,14 +50,11 @@ use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::memory::Tier;
-use crate::memory::{Hindrance, HoleChoice, ShareId, Storage, Whom};
+use crate::memory::{Heap, Hindrance, HoleChoice, ShareId, Storage, Whom};
 use crate::shortage::{Freed, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
-use compact::Outcome;
+use compact::{Outcome, PLANS};
 use outlook::Outlook;
-
-/// The plans that are made for one request before the next reclaim step runs.
-const PLANS: usize = 3;
 
 /// A step frees at least 1/8 of the size of a request at a time.
 const LEAST_PART: u64 = 8;
@@ -355,7 +353,9 @@ fn run_reclaim_step(
             ReclaimStep::Caches => retire::shed_caches(pass),
             ReclaimStep::Callbacks => Ok(callbacks::call_back(pass, wanted_bytes)),
             ReclaimStep::Trim => retire::trim_slabs(pass),
-            ReclaimStep::Compact => Ok(compact::compact_pass(pass, u64::MAX).await?.1),
+            ReclaimStep::Compact => {
+                Ok(compact::compact_pass(pass, Heap::Device, u64::MAX).await?.1)
+            }
             ReclaimStep::Wait if !retire::wait_would_help(pass) => return Ok(None),
             ReclaimStep::Wait => retire::wait_for_all(pass).await,
             ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
@@ -387,7 +387,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
         let plan = {
             let mut state = pass.lock();
             state.free_dead();
-            state.memory.plan(size_bytes, limit_bytes)
+            state.memory.plan(Heap::Device, size_bytes, limit_bytes)
         };
         let _hold = compact::hold_last(pass, attempt);
         let steps = match plan {
@@ -395,7 +395,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
             Err(AllocError::NeedsSlab { .. }) => return Ok(None),
             Err(error) => return Ok(Some(Err(refuse::never_fits(storage, &error)))),
         };
-        let carried_out = compact::carry_out(pass, &steps);
+        let carried_out = compact::carry_out(pass, Heap::Device, &steps);
         match in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await? {
             Outcome::Done => {
                 let mut state = pass.lock();
@@ -565,7 +565,7 @@ async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
                 state.memory.plan_shrink(target_bytes)
             };
             if !steps.is_empty() {
-                let carried_out = compact::carry_out(pass, &steps);
+                let carried_out = compact::carry_out(pass, Heap::Device, &steps);
                 in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
             }
             retire::wait_for_retiring(pass).await?;

@@ -22,12 +22,11 @@ use super::pass::Pass;
 use super::reclaim;
 use super::reclaim::refuse;
 use super::state::State;
-use super::state::changes::Heap;
 use super::state::cost::Stopwatch;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
-use crate::memory::{Copies, PendingRestore, Place, Storage, Tier};
+use crate::memory::{Copies, Heap, PendingRestore, Place, Storage, Tier};
 use crate::transfer::{Piece, Reading, Region, refusal};
 
 /// A restore of at least this size is staged while the device runs the commands encoded before.

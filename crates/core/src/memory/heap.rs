@@ -12,11 +12,12 @@ use super::budget::{HostAccount, HostCharge, HostUse};
 use super::dead::DeadList;
 use super::heap_block::HeapBlock;
 use super::history::Event;
-use super::place::{HoleChoice, Place};
+use super::place::{Heap, HoleChoice, Place};
+use super::placing::Moved;
 use super::slabs::{Slab, Slabs};
 use super::slots::Candidate;
 use super::storage::Storage;
-use crate::alloc::{AllocError, BlockId, Growth, Pools};
+use crate::alloc::{AllocError, BlockId, Growth, Pools, SlabId, Spot};
 use crate::driver::BufferId;
 
 /// The heap of one engine.
@@ -32,9 +33,9 @@ pub(crate) struct HostHeap {
 }
 
 impl HostHeap {
-    pub(super) fn new(pools: Pools) -> Self {
+    pub(super) fn new(pools: Pools, never_move: bool) -> Self {
         HostHeap {
-            slabs: Slabs::new(pools, false),
+            slabs: Slabs::new(Heap::Host, pools, never_move),
             charges: Vec::new(),
             epoch: 0,
             refused_at_bytes: None,
@@ -93,6 +94,12 @@ impl HostHeap {
             .flatten()
     }
 
+    /// The most bytes that all slabs together may take, if the host's limit allows so many more.
+    pub(crate) fn most_bytes(&self, more_bytes: u64) -> u64 {
+        let more_bytes = if self.is_refused() { 0 } else { more_bytes };
+        self.slabs.reserved_bytes().saturating_add(more_bytes)
+    }
+
     /// Whether the driver had no memory for one more slab, and none was released since.
     pub(crate) fn is_refused(&self) -> bool {
         let reserved_bytes = self.slabs.reserved_bytes();
@@ -104,16 +111,6 @@ impl HostHeap {
         self.slabs.reserved_bytes() - self.slabs.live_bytes()
     }
 
-    /// Whether the buffer is a slab of this heap.
-    pub(crate) fn has(&self, buffer: BufferId) -> bool {
-        self.charges.iter().any(|(slab, _)| *slab == buffer)
-    }
-
-    /// `bytes` without a part of a granule.
-    pub(crate) fn whole_granules_within(&self, bytes: u64) -> u64 {
-        bytes - bytes % self.slabs.whole_granules(1)
-    }
-
     /// Adds the slab that was created for `growth`, with a number that no other slab has.
     pub(super) fn add(
         &mut self,
@@ -121,10 +118,10 @@ impl HostHeap {
         buffer: BufferId,
         charge: HostCharge,
         number: u32,
-    ) -> Result<(), AllocError> {
-        self.slabs.add(growth, buffer, number)?;
+    ) -> Result<SlabId, AllocError> {
+        let id = self.slabs.add(growth, buffer, number)?;
         self.charges.push((buffer, charge));
-        Ok(())
+        Ok(id)
     }
 
     /// Notes that the driver had no memory for one more slab.
@@ -135,11 +132,6 @@ impl HostHeap {
     /// The driver may be asked for slabs again.
     pub(crate) fn forget_refusal(&mut self) {
         self.refused_at_bytes = None;
-    }
-
-    /// The batch names this place.
-    pub(crate) fn touch(&mut self, place: Place) {
-        self.slabs.touch(place);
     }
 
     pub(crate) fn slabs_mut(&mut self) -> &mut Slabs {
@@ -212,12 +204,6 @@ impl Memory {
         ))
     }
 
-    /// Whether the heap in the host's memory has slabs without blocks.
-    pub(crate) fn has_empty_heap_slabs(&self) -> bool {
-        let heap = self.heap.as_ref();
-        heap.is_some_and(|heap| heap.slabs.empty_bytes() > 0)
-    }
-
     /// A block of the heap in the host's memory for a storage, and its place. `None` if it has no
     /// room, or there is no such heap.
     pub(crate) fn take_heap_block(
@@ -228,8 +214,9 @@ impl Memory {
     ) -> Option<(HeapBlock, Place)> {
         let heap = self.heap.as_mut()?;
         let (bytes, slot) = (storage.size_bytes(), self.slots.row(storage)?);
-        let (storage, tag) = (slot.number, slot.tag);
+        let (owner, storage, tag) = (storage.slot()?, slot.number, slot.tag);
         let (block, place) = heap.take(storage, bytes, fit, account, &self.dead_list)?;
+        heap.slabs.set_owner(block.id(), owner);
         if let Some((_, slab)) = heap.slabs.slab_of(place) {
             self.events.push(Event::HostAlloc {
                 storage,
@@ -240,6 +227,30 @@ impl Memory {
             });
         }
         Some((block, place))
+    }
+
+    /// Moves a block of that heap. The caller records the copy before anything else. `None` if the
+    /// move is not possible any more.
+    pub(crate) fn relocate_in_heap(&mut self, block: BlockId, to: &Spot) -> Option<Moved> {
+        let slabs = &mut self.heap.as_mut()?.slabs;
+        let moving = (self.slots).unshared_heap_block(slabs.owner(block)?, block)?;
+        let (storage, bytes) = (moving.storage(), moving.size_bytes());
+        let from = slabs.place_of(block)?;
+        let to = slabs.relocate(block, to)?;
+        if let Some((_, slab)) = slabs.slab_of(to) {
+            self.events.push(Event::HostMove {
+                storage,
+                bytes,
+                slab,
+                offset_bytes: to.offset_bytes,
+            });
+        }
+        Some(Moved {
+            block,
+            from,
+            to,
+            size_bytes: bytes,
+        })
     }
 
     /// Where the bytes of an evicted storage lie in the heap of the host's memory.
@@ -263,24 +274,22 @@ impl Memory {
         hole_bytes + self.slots.spare_host_bytes()
     }
 
-    /// Adds the slab of the heap that was created for `growth`. `false` if there is no heap.
+    /// Adds the slab of the heap that was created for `growth`. `None` if there is no heap.
     pub(crate) fn add_heap_slab(
         &mut self,
         growth: &Growth,
         buffer: BufferId,
         charge: HostCharge,
-    ) -> Result<bool, AllocError> {
+    ) -> Option<SlabId> {
         let number = self.next_slab_number();
-        let Some(heap) = &mut self.heap else {
-            return Ok(false);
-        };
-        heap.add(growth, buffer, charge, number)?;
+        let heap = self.heap.as_mut()?;
+        let id = heap.add(growth, buffer, charge, number).ok()?;
         self.events.push(Event::HostSlabCreated {
             slab: number,
             bytes: growth.slab_bytes,
             class: growth.class,
         });
-        Ok(true)
+        Some(id)
     }
 
     /// Removes the slabs of the heap that are empty and that the device has finished with. The

@@ -42,6 +42,11 @@ impl HeapBlock {
         self.block
     }
 
+    /// The number of the storage whose bytes it has.
+    pub(super) fn storage(&self) -> u64 {
+        self.storage
+    }
+
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -135,6 +135,17 @@ pub enum Event {
         /// Its size, in bytes.
         bytes: u64,
     },
+    /// A storage was moved to another block in a slab of the host's memory.
+    HostMove {
+        /// Number of the storage.
+        storage: u64,
+        /// Its size, in bytes.
+        bytes: u64,
+        /// The slab of the new block.
+        slab: u32,
+        /// Offset of the block in the slab, in bytes.
+        offset_bytes: u64,
+    },
     /// A batch was submitted.
     Submission {
         /// Serial number of the submission.

@@ -67,7 +67,7 @@ pub use history::{Event, History, Moment};
 pub use made_for::MadeFor;
 pub(crate) use map::Map;
 pub use map::{Block, BlockState, EvictedStorage, SlabMap};
-pub(crate) use place::{HoleChoice, Place};
+pub(crate) use place::{Heap, HoleChoice, Place};
 pub(crate) use placing::PendingRestore;
 use previous::Previous;
 pub use report::SlabUse;
@@ -134,8 +134,8 @@ impl Memory {
     ) -> Self {
         Memory {
             slots: Slots::new(),
-            heap: has_heap.then(|| HostHeap::new(pools.clone())),
-            slabs: Slabs::new(pools, never_move),
+            heap: has_heap.then(|| HostHeap::new(pools.clone(), never_move)),
+            slabs: Slabs::new(Heap::Device, pools, never_move),
             slab_number: 0,
             census: Census::new(),
             events: Ring::default(),
@@ -255,6 +255,25 @@ impl Memory {
         storages
     }
 
+    /// The slabs of the heap in which a place lies.
+    pub(crate) fn slabs_around(&mut self, place: Place) -> &mut Slabs {
+        let is_hosts = (self.heap.as_ref()).is_some_and(|heap| heap.slabs().is_at(place));
+        self.slabs_of(if is_hosts { Heap::Host } else { Heap::Device })
+    }
+
+    /// The slabs of a heap.
+    pub(crate) fn slabs_of(&mut self, heap: Heap) -> &mut Slabs {
+        self.slabs_and_slots(heap).0
+    }
+
+    fn slabs_and_slots(&mut self, heap: Heap) -> (&mut Slabs, &Slots) {
+        let slabs = match &mut self.heap {
+            Some(host) if heap == Heap::Host => host.slabs_mut(),
+            _ => &mut self.slabs,
+        };
+        (slabs, &self.slots)
+    }
+
     /// Adds the slab that was created for `growth`.
     pub(crate) fn add_slab(
         &mut self,
@@ -293,19 +312,22 @@ impl Memory {
         Some((slab.buffer, slab.last_serial))
     }
 
-    /// The steps that make room for a storage of this size, while all slabs together hold at most
-    /// `limit_bytes`. Pinned storages stay at their places.
+    /// The steps that make room for a storage of this size, while all slabs of the heap together
+    /// hold at most `limit_bytes`. Pinned storages stay at their places.
     pub(crate) fn plan(
         &mut self,
+        heap: Heap,
         size_bytes: u64,
         limit_bytes: u64,
     ) -> Result<Vec<Step>, AllocError> {
-        self.slabs.plan(&self.slots, size_bytes, limit_bytes)
+        let (slabs, slots) = self.slabs_and_slots(heap);
+        slabs.plan(slots, size_bytes, limit_bytes)
     }
 
     /// Moves of at most `limit_bytes` that empty slabs.
-    pub(crate) fn plan_pass(&mut self, limit_bytes: u64) -> Vec<Step> {
-        self.slabs.plan_pass(&self.slots, limit_bytes)
+    pub(crate) fn plan_pass(&mut self, heap: Heap, limit_bytes: u64) -> Vec<Step> {
+        let (slabs, slots) = self.slabs_and_slots(heap);
+        slabs.plan_pass(slots, limit_bytes)
     }
 
     /// Moves and releases of slabs that shrink the reserved bytes towards `target_bytes`.

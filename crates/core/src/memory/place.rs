@@ -12,6 +12,13 @@ pub(crate) struct Place {
     pub(super) slab: Option<u32>,
 }
 
+/// The memory in which slabs lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heap {
+    Device,
+    Host,
+}
+
 /// The holes that a request may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HoleChoice {

@@ -2,7 +2,7 @@
 
 mod plans;
 
-use super::place::{HoleChoice, Place};
+use super::place::{Heap, HoleChoice, Place};
 use crate::alloc::{
     AllocError, AllocStats, Block, BlockId, Growth, Planner, Pools, SlabClass, SlabId, SlabInfo,
     Spot,
@@ -37,9 +37,10 @@ impl Slab {
     }
 }
 
-/// All slabs of one engine.
+/// All slabs of one heap of an engine.
 #[derive(Debug)]
 pub(crate) struct Slabs {
+    heap: Heap,
     pools: Pools,
     table: Vec<Option<Slab>>,
     /// The slot that each block belongs to, by the block's index.
@@ -60,8 +61,9 @@ pub(crate) struct Slabs {
 }
 
 impl Slabs {
-    pub(super) fn new(pools: Pools, never_move: bool) -> Self {
+    pub(super) fn new(heap: Heap, pools: Pools, never_move: bool) -> Self {
         Slabs {
+            heap,
             pools,
             table: Vec::new(),
             owners: Vec::new(),

@@ -68,6 +68,7 @@ rows! {
     HostSlabReleased { slab, bytes }
     HostAlloc { storage, tag, bytes, slab, offset_bytes }
     HostFree { storage, bytes }
+    HostMove { storage, bytes, slab, offset_bytes }
 }
 
 struct Row;

@@ -131,10 +131,10 @@ impl MemoryStats {
             row(f, "device", self.device_bytes.now, remark)?;
         }
         self.print_evicted(f)?;
-        if self.moved_bytes > 0 {
-            let times = Counted(self.compactions, "time");
-            let remark = format_args!("{times}, to make room");
-            row(f, "moved", self.moved_bytes, remark)?;
+        let moved_bytes = self.moved_bytes.saturating_add(self.host_moved_bytes);
+        if moved_bytes > 0 {
+            let remark = format_args!("{}, to make room", Counted(self.compactions, "time"));
+            row(f, "moved", moved_bytes, remark)?;
         }
         if let Some(bytes) = self.driver_bytes {
             let peak = Bytes(bytes.peak);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::places::{Places, Step};
 
 /// A new kind of event needs a branch in `event`.
-const _: () = assert!(EVENT_KINDS == 19);
+const _: () = assert!(EVENT_KINDS == 20);
 
 /// Number of tags with a counter of their own: those with the highest peaks.
 const TAGS: usize = 8;
@@ -109,6 +109,9 @@ fn write_event(
             instant(TRANSFERS, name, &of(storage, bytes))
         }
         Event::Move { storage, bytes, .. } => instant(PRESSURE, "move", &of(storage, bytes)),
+        Event::HostMove { storage, bytes, .. } => {
+            instant(PRESSURE, "move in the host's memory", &of(storage, bytes))
+        }
         Event::ReclaimStep { step, freed_bytes } => {
             let name = format!("reclaim step: {}", step.name());
             instant(PRESSURE, &name, &[("freed_bytes", freed_bytes)])

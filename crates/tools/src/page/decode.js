@@ -5,13 +5,13 @@ const KINDS = [
   "Alloc", "Free", "Donate", "Move", "Evict", "Restore",
   "SlabCreated", "SlabReleased", "Submission", "ReclaimStep", "Refusal", "Reopened",
   "Upload", "Read", "Kernel",
-  "HostSlabCreated", "HostSlabReleased", "HostAlloc", "HostFree",
+  "HostSlabCreated", "HostSlabReleased", "HostAlloc", "HostFree", "HostMove",
 ];
 const [
   ALLOC, FREE, DONATE, MOVE, EVICT, RESTORE,
   SLAB_CREATED, SLAB_RELEASED, SUBMISSION, RECLAIM_STEP, REFUSAL, REOPENED,
   UPLOAD, READ, KERNEL,
-  HOST_SLAB_CREATED, HOST_SLAB_RELEASED, HOST_ALLOC, HOST_FREE,
+  HOST_SLAB_CREATED, HOST_SLAB_RELEASED, HOST_ALLOC, HOST_FREE, HOST_MOVE,
 ] = KINDS.keys();
 
 // The fields of an event's row after its time and its name, by the columns that they go to.
@@ -35,6 +35,7 @@ const FIELDS = {
   HostSlabReleased: ["slab", "bytes"],
   HostAlloc: ["id", "who", "bytes", "slab", "offset"],
   HostFree: ["id", "bytes"],
+  HostMove: ["id", "bytes", "slab", "offset"],
 };
 
 // Words that events refer to by number.

@@ -230,7 +230,7 @@ function totalsOf(snapshot, slabs, { stays, ended, began }) {
 }
 
 // The events of the heap in the host's memory, as those of a device.
-const AS_OF_DEVICE = new Map([[HOST_SLAB_CREATED, SLAB_CREATED], [HOST_SLAB_RELEASED, SLAB_RELEASED], [HOST_ALLOC, ALLOC], [HOST_FREE, FREE], [REOPENED, REOPENED]]);
+const AS_OF_DEVICE = new Map([[HOST_SLAB_CREATED, SLAB_CREATED], [HOST_SLAB_RELEASED, SLAB_RELEASED], [HOST_ALLOC, ALLOC], [HOST_FREE, FREE], [HOST_MOVE, MOVE], [REOPENED, REOPENED]]);
 
 // The snapshot of that heap: its slabs and its events. All other events are there, and place
 // nothing, so that a moment is the same for both. `null` if there never was such a heap.

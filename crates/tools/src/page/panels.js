@@ -167,12 +167,13 @@ function eventWords(model, grouped, i) {
     case HOST_SLAB_RELEASED: return ["slab of the host's memory released " + size, `#${slab[i]}`];
     case HOST_ALLOC: return ["room in the host's memory " + size, grouped.groups[grouped.of[Math.min(who[i], grouped.of.length - 1)]].title];
     case HOST_FREE: return ["room in the host's memory free " + size, "storage " + countText(id[i])];
+    case HOST_MOVE: return ["moved in the host's memory " + size, "storage " + countText(id[i])];
     case KERNEL: return [printable(model.kernels[who[i]] ?? "a kernel", 60), timeText(bytes[i])];
     default: return ["the device was reopened", ""];
   }
 }
 
-const KIND_WORDS = ["alloc", "free", "take-over", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel", "slab of the host created", "slab of the host released", "room in the host's memory", "room in the host's memory free"];
+const KIND_WORDS = ["alloc", "free", "take-over", "move", "eviction", "restore", "slab created", "slab released", "submission", "reclaim step", "refusal", "reopening", "upload", "read", "kernel", "slab of the host created", "slab of the host released", "room in the host's memory", "room in the host's memory free", "move in the host's memory"];
 
 // The events of a column: each one if they are few, else the count of each kind.
 function eventRows(model, grouped, first, end) {

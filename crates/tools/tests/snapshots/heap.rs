@@ -75,11 +75,12 @@ fn a_snapshot_has_the_slabs_of_the_host_block_by_block() {
 /// Random programs in too little memory, some of them with a lost device.
 #[test]
 fn random_histories_of_the_heap_add_up() {
-    let mut happened = [0; 4];
+    let mut happened = [0; 5];
     for seed in 0..6 {
         let mut random = fastrand::Rng::with_seed(seed);
         let device = SimOptions {
             max_buffer_bytes: 2 * MIB,
+            compact_always: Some(seed % 3 == 0),
             ..SimOptions::default()
         };
         let budget = Budget {
@@ -125,8 +126,8 @@ fn random_histories_of_the_heap_add_up() {
 
 /// The events of the heap give its slabs and its blocks, and these the numbers. Returns how many
 /// events there are of each kind.
-fn heap_adds_up(snapshot: &Snapshot) -> [usize; 4] {
-    let (mut slabs, mut blocks, mut counts) = (BTreeMap::new(), BTreeMap::new(), [0; 4]);
+fn heap_adds_up(snapshot: &Snapshot) -> [usize; 5] {
+    let (mut slabs, mut blocks, mut counts) = (BTreeMap::new(), BTreeMap::new(), [0; 5]);
     for moment in &snapshot.moments {
         match moment.event {
             Event::HostSlabCreated { slab, bytes, .. } => {
@@ -152,6 +153,17 @@ fn heap_adds_up(snapshot: &Snapshot) -> [usize; 4] {
             Event::HostFree { storage, bytes } => {
                 counts[3] += 1;
                 assert_eq!(blocks.remove(&storage).map(|block| block.2), Some(bytes));
+            }
+            Event::HostMove {
+                storage,
+                bytes,
+                slab,
+                offset_bytes,
+            } => {
+                counts[4] += 1;
+                let place = (slab, offset_bytes, bytes);
+                assert!(slabs[&slab] >= offset_bytes + bytes);
+                assert!(blocks.insert(storage, place).is_some(), "{storage}");
             }
             Event::Reopened => {
                 slabs.clear();

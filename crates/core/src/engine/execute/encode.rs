@@ -13,9 +13,8 @@ use crate::engine::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
 use crate::engine::state::caches::{Bindings, PipelineKey};
-use crate::engine::state::changes::Heap;
 use crate::error::Error;
-use crate::memory::{Place, Storage};
+use crate::memory::{Heap, Place, Storage};
 use crate::transfer::{Piece, Reading};
 
 /// A storage, or a range of one, that several operands may share.

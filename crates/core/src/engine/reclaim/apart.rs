@@ -20,7 +20,7 @@ use crate::engine::pass::Pass;
 use crate::engine::restore::{self, RestoreGuard};
 use crate::engine::state::State;
 use crate::error::{Error, Result};
-use crate::memory::Storage;
+use crate::memory::{Heap, Storage};
 use crate::units::Bytes;
 
 /// The storages that one call of the app binds, each pinned once for each time that it is named.
@@ -196,7 +196,7 @@ async fn move_out(pass: &Pass, clash: &Clash) -> Result<bool> {
                 ],
             }
         };
-        match compact::carry_out(pass, &steps).await? {
+        match compact::carry_out(pass, Heap::Device, &steps).await? {
             Outcome::Done => return Ok(true),
             Outcome::NoSlab => {
                 if let Some(refused) = create_least(pass, &clash.storage).await? {

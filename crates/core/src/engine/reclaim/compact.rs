@@ -8,16 +8,19 @@
 //! engine waits for the device, and commands of a higher priority run. The rest of the plan is void
 //! then. What was moved stays, and the next plan starts from that.
 
-use super::PLANS;
 use super::retire;
 use crate::alloc::{BlockId, Growth, SlabId, Spot, Step};
 use crate::driver::{Account, BoxFuture, DriverError};
+use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::pass::urgent::HoldGuard;
 use crate::engine::state::State;
-use crate::engine::state::changes::Heap;
 use crate::error::{Error, Result};
+use crate::memory::Heap;
 use crate::transfer::refusal;
+
+/// The plans that are made for one request before the next reclaim step runs.
+pub(super) const PLANS: usize = 3;
 
 /// The result of a plan.
 #[derive(Debug)]
@@ -41,7 +44,11 @@ pub(super) fn hold_last(pass: &Pass, attempt: usize) -> Option<HoldGuard<'_>> {
 
 /// Carries out the steps of a plan as far as possible. Afterwards the tables are right about every
 /// storage, whatever the outcome. The caller has the execution lock.
-pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, Result<Outcome>> {
+pub(super) fn carry_out<'a>(
+    pass: &'a Pass,
+    heap: Heap,
+    steps: &'a [Step],
+) -> BoxFuture<'a, Result<Outcome>> {
     Box::pin(async move {
         let has_moves = steps
             .iter()
@@ -58,17 +65,28 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                 Step::Move { .. } => {
                     let mut rest = steps;
                     while !rest.is_empty() {
-                        let recorded = record_moves(&mut pass.lock(), rest, &mut parts.left_bytes);
+                        let recorded =
+                            record_moves(&mut pass.lock(), heap, rest, &mut parts.left_bytes);
                         rest = &rest[recorded..];
                         if let Some(outcome) = parts.look(pass).await? {
                             return Ok(outcome);
                         }
                     }
                 }
-                Step::Release(slab) => {
+                Step::Release(slab) if heap == Heap::Device => {
                     pass.release_one(*slab)?;
                 }
-                Step::Assign { slab, class } => pass.lock().memory.slabs.assign(*slab, *class),
+                // A slab in the host's memory goes with others, when another one needs its room.
+                Step::Release(_) => {}
+                Step::Assign { slab, class } => {
+                    pass.lock().memory.slabs_of(heap).assign(*slab, *class)
+                }
+                Step::Create(growth) if heap == Heap::Host => {
+                    created = heap::create_planned(pass, growth).await?;
+                    if created.is_none() {
+                        return Ok(Outcome::NoSlab);
+                    }
+                }
                 Step::Create(growth) => match pass.until(create_planned(pass, growth)).await? {
                     Ok(slab) => created = Some(slab),
                     Err(error) => return Ok(no_slab(error)),
@@ -79,7 +97,7 @@ pub(super) fn carry_out<'a>(pass: &'a Pass, steps: &'a [Step]) -> BoxFuture<'a, 
                 } => {
                     let slab = created.expect("a plan creates a slab before it moves blocks there");
                     let to = Spot::new(slab, *offset_bytes);
-                    let moved_bytes = record_move(&mut pass.lock(), *block, &to);
+                    let moved_bytes = record_move(&mut pass.lock(), heap, *block, &to);
                     parts.left_bytes = parts.left_bytes.saturating_sub(moved_bytes);
                     if let Some(outcome) = parts.look(pass).await? {
                         return Ok(outcome);
@@ -209,28 +227,30 @@ async fn keep_readback(pass: &Pass) {
     }
 }
 
-/// Moves blocks together, at most `limit_bytes` of them, and releases the empty slabs. Returns the
-/// bytes moved and the bytes released.
+/// Moves blocks of a heap together, at most `limit_bytes` of them, and releases the empty slabs of
+/// the device. Returns the bytes moved and the bytes released.
 pub(in crate::engine) fn compact_pass(
     pass: &Pass,
+    heap: Heap,
     limit_bytes: u64,
 ) -> BoxFuture<'_, Result<(u64, u64)>> {
     Box::pin(async move {
         // Only the difference counts: the moves on a new device begin at 0.
-        let moved_before = pass.lock().memory.slabs.moved_bytes();
-        let moved = || pass.lock().memory.slabs.moved_bytes() - moved_before;
+        let moved_bytes = || pass.lock().memory.slabs_of(heap).moved_bytes();
+        let moved_before = moved_bytes();
+        let moved = || moved_bytes() - moved_before;
         for attempt in 1..=PLANS {
             let left_bytes = limit_bytes.saturating_sub(moved());
             let steps = {
                 let mut state = pass.lock();
                 state.free_dead();
-                state.memory.plan_pass(left_bytes)
+                state.memory.plan_pass(heap, left_bytes)
             };
             if steps.is_empty() && attempt == 1 {
                 return Ok((0, 0));
             }
             let _hold = hold_last(pass, attempt);
-            let carried_out = carry_out(pass, &steps);
+            let carried_out = carry_out(pass, heap, &steps);
             let outcome = in_span!("compaction", { steps = steps.len() as u64 }, carried_out);
             if !matches!(outcome.await?, Outcome::Interrupted) {
                 break;
@@ -241,12 +261,36 @@ pub(in crate::engine) fn compact_pass(
     })
 }
 
+/// Moves blocks of the heap in the host's memory together, so that a storage of `size_bytes` finds
+/// room. All slabs together may take `limit_bytes` then. Does nothing if no plan makes room.
+pub(in crate::engine) async fn compact_heap(
+    pass: &Pass,
+    size_bytes: u64,
+    limit_bytes: u64,
+) -> Result<()> {
+    for attempt in 1..=PLANS {
+        let steps = {
+            let mut state = pass.lock();
+            state.free_dead();
+            state.memory.plan(Heap::Host, size_bytes, limit_bytes)
+        };
+        let Ok(steps) = steps else { break };
+        let _hold = hold_last(pass, attempt);
+        let carried_out = carry_out(pass, Heap::Host, &steps);
+        let outcome = in_span!("compaction", { steps = steps.len() as u64 }, carried_out);
+        if !matches!(outcome.await?, Outcome::Interrupted) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Carries out steps until the moves come to `left_bytes`, which become less by them. Returns the
 /// number of steps, at least one.
-fn record_moves(state: &mut State, steps: &[Step], left_bytes: &mut u64) -> usize {
+fn record_moves(state: &mut State, heap: Heap, steps: &[Step], left_bytes: &mut u64) -> usize {
     for (step, recorded) in steps.iter().zip(1..) {
         if let Step::Move { block, to } = step {
-            *left_bytes = left_bytes.saturating_sub(record_move(state, *block, to));
+            *left_bytes = left_bytes.saturating_sub(record_move(state, heap, *block, to));
         }
         if *left_bytes == 0 {
             return recorded;
@@ -257,13 +301,23 @@ fn record_moves(state: &mut State, steps: &[Step], left_bytes: &mut u64) -> usiz
 
 /// Moves a block and records the copy. Does nothing if the block was freed meanwhile. Returns the
 /// bytes moved.
-fn record_move(state: &mut State, block: BlockId, to: &Spot) -> u64 {
-    let Some(one) = state.memory.relocate(block, to) else {
+fn record_move(state: &mut State, heap: Heap, block: BlockId, to: &Spot) -> u64 {
+    let moved = match heap {
+        Heap::Device => state.memory.relocate(block, to),
+        Heap::Host => state.memory.relocate_in_heap(block, to),
+    };
+    let Some(one) = moved else {
         return 0;
     };
-    state.memory.slabs.touch(one.from);
-    state.memory.slabs.touch(one.to);
-    state.push_move(one.from, one.to, Heap::Device, one.size_bytes);
-    state.memory.moved_away(&one);
+    state.touch(one.from);
+    state.touch(one.to);
+    if heap == Heap::Host {
+        state.note_heap_copy(one.to, heap, one.size_bytes);
+        state.counters.host_moved_bytes += one.size_bytes;
+    }
+    state.push_move(one.from, one.to, one.size_bytes);
+    if heap == Heap::Device {
+        state.memory.moved_away(&one);
+    }
     one.size_bytes
 }

@@ -1,9 +1,9 @@
 //! Evicts storages: writes their bytes to another tier and frees their places.
 //!
-//! `heap` moves them to the heap in the host's memory, where there is one. On all other ways a
-//! storage is evicted only after its bytes have arrived elsewhere, so a failure on the way loses
-//! nothing. Several victims share one submission. Where host and device share memory there is no
-//! submission: the slab is mapped once it is idle.
+//! `evict_to_heap` moves them to the heap in the host's memory, where there is one. On all other
+//! ways a storage is evicted only after its bytes have arrived elsewhere, so a failure on the way
+//! loses nothing. Several victims share one submission. Where host and device share memory there is
+//! no submission: the slab is mapped once it is idle.
 //!
 //! For a command of a low priority, the bytes of a large victim leave part by part, and commands of
 //! a higher priority run in between. Meanwhile the copy is among those that are made ahead of need.
@@ -15,11 +15,11 @@ use rustc_hash::FxHashSet;
 
 use super::ahead;
 use super::evict_in_place::evict_in_place;
+use super::evict_to_heap::{Moved, evict_to_heap};
 use super::needed;
 use super::retire;
 use super::victims;
 use crate::driver::{BoxFuture, Op};
-use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::state::cleaning::Cleaning;
 use crate::engine::state::destination::{Destination, DestinationGuard};
@@ -166,13 +166,13 @@ pub(super) async fn evict_victims(
         }
         let size_bytes = victim.storage.size_bytes();
         if tier == Tier::Host {
-            match heap::evict_to_heap(pass, &victim).await? {
-                heap::Moved::Away => {
+            match evict_to_heap(pass, &victim).await? {
+                Moved::Away => {
                     freed_bytes += size_bytes;
                     continue;
                 }
-                heap::Moved::Changed => continue,
-                heap::Moved::NoRoom => {}
+                Moved::Changed => continue,
+                Moved::NoRoom => {}
             }
         }
         let started = match go_on_or_start(pass, victim, tier).await? {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::ahead;
 use super::evict;
 use super::evict_in_place::evict_in_place;
+use super::evict_to_heap::{Moved, evict_to_heap};
 use super::refuse;
 use super::shrink;
 use super::victims;
 use crate::driver::DriverError;
-use crate::engine::heap;
 use crate::engine::pass::Pass;
 use crate::engine::tiers;
 use crate::error::{Error, Result};
@@ -94,10 +94,10 @@ async fn evict_to(pass: &Pass, mut victim: Candidate, tier: Tier) -> Result<bool
         if tier != Tier::Host {
             break;
         }
-        match heap::evict_to_heap(pass, &victim).await? {
-            heap::Moved::Away => return Ok(true),
-            heap::Moved::NoRoom => break,
-            heap::Moved::Changed => pass.error_of(&victim.storage)?,
+        match evict_to_heap(pass, &victim).await? {
+            Moved::Away => return Ok(true),
+            Moved::NoRoom => break,
+            Moved::Changed => pass.error_of(&victim.storage)?,
         }
         match pass.lock().memory.slots.candidate(&victim.storage) {
             Some(now) => victim = now,

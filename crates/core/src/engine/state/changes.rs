@@ -1,5 +1,5 @@
-//! Changes of blocks in the batch: moves within the heap of the device or to that in the host's
-//! memory, and clears of what another share left.
+//! Changes of blocks in the batch: moves within a heap, or from that of the device to that in the
+//! host's memory, and clears of what another share left.
 //!
 //! A change takes effect when it is encoded, and later commands rely on it. If the driver refuses
 //! the batch, nothing of it has run: what moves is still where it was. So the same ops go before
@@ -13,30 +13,21 @@ use crate::driver::Op;
 use crate::engine::state::State;
 use crate::memory::{Memory, Place, Slabs};
 
-/// The heap to which a block moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Heap {
-    Device,
-    Host,
-}
-
 /// An op that moves or clears a block.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::engine) struct Change {
     /// Where the bytes are; `None` for a clear.
     from: Option<Place>,
     to: Place,
-    heap: Heap,
     size_bytes: u64,
 }
 
 impl Change {
-    pub(in crate::engine) fn moved(from: Place, to: Place, heap: Heap, size_bytes: u64) -> Self {
+    pub(in crate::engine) fn moved(from: Place, to: Place, size_bytes: u64) -> Self {
         let from = Some(from);
         Change {
             from,
             to,
-            heap,
             size_bytes,
         }
     }
@@ -45,7 +36,6 @@ impl Change {
         Change {
             from: None,
             to: place,
-            heap: Heap::Device,
             size_bytes,
         }
     }
@@ -69,14 +59,9 @@ impl Change {
 
     /// Calls `visit` for each place, with the slabs in which it lies.
     fn each_place(&self, memory: &mut Memory, visit: impl Fn(&mut Slabs, Place)) {
-        if let Some(from) = self.from {
-            visit(&mut memory.slabs, from);
+        for place in self.from.into_iter().chain([self.to]) {
+            visit(memory.slabs_around(place), place);
         }
-        let slabs = match (self.heap, &mut memory.heap) {
-            (Heap::Host, Some(heap)) => heap.slabs_mut(),
-            _ => &mut memory.slabs,
-        };
-        visit(slabs, self.to);
     }
 }
 
@@ -123,10 +108,10 @@ impl RefusedChanges {
 
 impl State {
     /// Records the move of a whole block.
-    pub(in crate::engine) fn push_move(&mut self, from: Place, to: Place, heap: Heap, bytes: u64) {
+    pub(in crate::engine) fn push_move(&mut self, from: Place, to: Place, bytes: u64) {
         // The diagnostics handle earlier changes of blocks before the copy.
         let has_changes = self.memory.canaries.has_changes() || self.memory.previous.has_unclean();
-        let change = Change::moved(from, to, heap, bytes);
+        let change = Change::moved(from, to, bytes);
         if has_changes || !self.extend_move(from, to, bytes) {
             self.push_op(change.op());
         }
@@ -142,7 +127,8 @@ impl State {
         let Some(last_from) = last.from else {
             return false;
         };
-        let step_bytes = self.memory.slabs.granted_bytes(last.size_bytes);
+        // Only blocks of the device have canaries. Those are no neighbours here.
+        let step_bytes = self.memory.slabs.whole_granules(last.size_bytes);
         let follows = |last: Place, one: Place| {
             last.buffer == one.buffer && last.offset_bytes + step_bytes == one.offset_bytes
         };

@@ -1,5 +1,6 @@
 //! The plans of the pools: which blocks to move where.
 
+use super::super::place::Heap;
 use super::super::slots::Slots;
 use super::Slabs;
 use crate::alloc::{AllocError, BlockId, SlabClass, Spot, Step};
@@ -66,9 +67,10 @@ impl Slabs {
     }
 
     fn is_movable(&self, slots: &Slots, block: BlockId) -> bool {
-        !self.never_move
-            && self
-                .owner(block)
-                .is_some_and(|owner| slots.is_unpinned(owner))
+        let is_free = |owner| match self.heap {
+            Heap::Device => slots.is_unpinned(owner),
+            Heap::Host => slots.unshared_heap_block(owner, block).is_some(),
+        };
+        !self.never_move && self.owner(block).is_some_and(is_free)
     }
 }

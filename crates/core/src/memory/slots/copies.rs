@@ -8,6 +8,7 @@ use super::super::heap_block::HeapBlock;
 use super::super::source::Source;
 use super::super::storage::Storage;
 use super::{Fakes, Slot, Slots};
+use crate::alloc::BlockId;
 use crate::error::Error;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::transfer::SpillBlock;
@@ -130,6 +131,22 @@ impl Slots {
         let copies = rows.filter_map(|slot| slot.copies.as_deref());
         let gone = self.gone.iter().map(|copies| &**copies);
         copies.chain(gone).filter_map(Copies::heap_block)
+    }
+
+    /// The block of the heap in the host's memory that a slot's storage has, if it is this one.
+    /// `None` while something holds the copy: it may know the place.
+    pub(in crate::memory) fn unshared_heap_block(
+        &self,
+        index: u32,
+        block: BlockId,
+    ) -> Option<&HeapBlock> {
+        let copies = self.table.get(index as usize)?.copies.as_ref()?;
+        let found = copies.heap_block().filter(|found| found.id() == block)?;
+        let is_held = copies
+            .host
+            .as_ref()
+            .is_some_and(|host| Arc::strong_count(host) > 1);
+        (!is_held).then_some(found)
     }
 
     /// Adds copies of what a storage holds now.
