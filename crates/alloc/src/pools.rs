@@ -16,8 +16,8 @@
 //!
 //! **An empty slab changes its class** once 16 slabs were released and the mark has not moved. A
 //! program whose phases need tensors of other sizes then settles to few driver calls. A slab that
-//! is far larger than the slab that would be created keeps its class. No plan releases
-//! a slab for another one of its size: the slab stays and changes its class.
+//! is far larger than the slab that would be created keeps its class. No plan releases a slab for
+//! another one of its size: the slab stays and changes its class.
 //!
 //! **Moves before growth.** If releases are not enough, live blocks are moved together, as the
 //! folder `compact` plans. The mark rises only if moves do not help either. A program that repeats

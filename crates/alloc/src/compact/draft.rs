@@ -201,19 +201,16 @@ impl Draft {
         let Growth {
             class, slab_bytes, ..
         } = query.growth;
-        let is_as_large = |step: &Step| match step {
+        // A slab that was created after a release may have taken its room.
+        let last = self.steps.iter().rposition(|step| match step {
             Step::Release(slab) => query.pools.slab_bytes(*slab) == slab_bytes,
-            _ => false,
-        };
-        // A slab that was created after that release may have taken its room.
-        let since = self
-            .steps
-            .iter()
-            .rposition(|step| matches!(step, Step::Create(_)));
-        let released = self.steps.iter().rposition(is_as_large);
-        let released = released.filter(|released| since.is_none_or(|since| since < *released));
-        match released.map(|index| self.steps.remove(index)) {
-            Some(Step::Release(slab)) => self.steps.push(Step::Assign { slab, class }),
+            step => matches!(step, Step::Create(_)),
+        });
+        match last.map(|last| (last, self.steps[last])) {
+            Some((last, Step::Release(slab))) => {
+                self.steps.remove(last);
+                self.steps.push(Step::Assign { slab, class });
+            }
             _ => self.steps.push(Step::Create(query.growth)),
         }
     }
