@@ -100,7 +100,8 @@ fn tell(speed: Speed, free: &Pass, factor: u64, kept: Kept) -> Result<()> {
     let pass = &runs[0];
     println!(
         "  at {factor} x the budget: {:.2} ms, of which the device works {:.2} ms; {:.2} x \
-         (kernels and bytes), {:.2}-{:.2}; {} submissions, {} waits; evicted {:.1} MB, restored {:.1} MB",
+         (kernels and bytes), {:.2}-{:.2}; {} submissions, {} waits; evicted {:.1} MB, restored \
+         {:.1} MB",
         ms(runs.iter().map(|pass| pass.time).sum::<Duration>() / RUNS as u32),
         ms(pass.busy),
         ratios.iter().sum::<f64>() / RUNS as f64,

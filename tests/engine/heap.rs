@@ -11,9 +11,9 @@ use crate::engine::{ended, options};
 const MIB: u64 = 1 << 20;
 
 /// Elements of 64 KiB.
-const LEN: usize = 1 << 14;
+pub(super) const LEN: usize = 1 << 14;
 
-fn open(budget: Budget, device: SimOptions) -> (Gpu, SimHandle) {
+pub(super) fn open(budget: Budget, device: SimOptions) -> (Gpu, SimHandle) {
     open_as(Some(true), budget, device)
 }
 
@@ -57,7 +57,8 @@ fn beside_a_disk(host_bytes: u64) -> Budget {
     }
 }
 
-fn check(tensors: &[Tensor]) {
+#[track_caller]
+pub(super) fn check(tensors: &[Tensor]) {
     for (tensor, number) in tensors.iter().zip(1_u16..) {
         let found = tensor.to_vec::<f32>().unwrap();
         assert!(found == vec![f32::from(number); LEN], "{number}");
@@ -65,7 +66,7 @@ fn check(tensors: &[Tensor]) {
 }
 
 /// How often the driver was asked to wait for something, or to map it.
-fn waits(sim: &SimHandle) -> [u64; 3] {
+pub(super) fn waits(sim: &SimHandle) -> [u64; 3] {
     [Site::Wait, Site::Map, Site::MapDone].map(|site| sim.counters().calls(site))
 }
 

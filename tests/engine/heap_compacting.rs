@@ -5,6 +5,7 @@ use fastrand::Rng;
 use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Options, Residency, Tensor};
 
+use super::heap::waits;
 use crate::engine::{ended, options};
 
 const MIB: u64 = 1 << 20;
@@ -65,9 +66,11 @@ fn check(tensor: &Tensor, number: u16) {
     );
 }
 
-/// How often the driver was asked to wait for something, or to map it.
-fn waits(sim: &SimHandle) -> [u64; 3] {
-    [Site::Wait, Site::Map, Site::MapDone].map(|site| sim.counters().calls(site))
+#[track_caller]
+fn check_all(tensors: &[(Tensor, u16)]) {
+    for (tensor, number) in tensors {
+        check(tensor, *number);
+    }
 }
 
 #[test]
@@ -96,9 +99,7 @@ fn a_fragmented_heap_takes_a_large_tensor() {
                 assert_eq!(waits(&sim), waits_before, "{parts}");
             }
             check(&large, 1000);
-            small
-                .iter()
-                .for_each(|(tensor, number)| check(tensor, *number));
+            check_all(&small);
             drop((small, large));
             ended(gpu, &sim);
         }
@@ -114,9 +115,7 @@ fn a_heap_is_not_compacted_in_vain_nor_where_nothing_may_move() {
     too_large.evict().unwrap_err();
     assert_eq!(gpu.memory().stats().host_moved_bytes, 0);
     check(&too_large, 1000);
-    small
-        .iter()
-        .for_each(|(tensor, number)| check(tensor, *number));
+    check_all(&small);
     drop((small, too_large));
     ended(gpu, &sim);
 
@@ -189,9 +188,7 @@ fn a_device_that_is_lost_amid_moves_of_the_heap_leaves_an_empty_heap() {
             let large = filled(&gpu, parts * LEN, 1000);
             large.evict().unwrap();
             check(&large, 1000);
-            small
-                .iter()
-                .for_each(|(tensor, number)| check(tensor, *number));
+            check_all(&small);
             drop((small, large));
             ended(gpu, &sim);
         }
@@ -265,8 +262,7 @@ fn a_heap_takes_what_has_room_whatever_was_in_it() {
             let stats = gpu.memory().stats();
             assert!(stats.host_slab_bytes.now <= SLABS_BYTES, "{stats}");
         }
-        held.iter()
-            .for_each(|(tensor, number)| check(tensor, *number));
+        check_all(&held);
         moved_bytes += gpu.memory().stats().host_moved_bytes;
         drop(held);
         ended(gpu, &sim);

@@ -3,29 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lapidary::shares::Share;
-use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
+use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::stats::{Snapshot, Topic};
-use lapidary::{Budget, DType, Gpu, Options, Residency, Tensor};
+use lapidary::{Budget, DType, Gpu, Residency, Tensor};
 
+use super::heap::{LEN, open};
 use crate::engine::{ended, options};
 
 const MIB: u64 = 1 << 20;
-
-/// Elements of 64 KiB.
-const LEN: usize = 1 << 14;
-
-fn open(budget: Budget, device: SimOptions) -> (Gpu, SimHandle) {
-    let device = SimOptions {
-        compact_always: Some(false),
-        ..device
-    };
-    let options = Options {
-        budget: Some(budget),
-        host_heap: Some(true),
-        ..Options::default()
-    };
-    Gpu::simulated_with(device, options).expect("the options go together")
-}
 
 fn filled(gpu: &Gpu, number: u16) -> Tensor {
     let tensor = gpu.full(&[LEN], f32::from(number), DType::F32).unwrap();

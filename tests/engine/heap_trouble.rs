@@ -5,27 +5,20 @@ use std::task::{Context, Waker};
 
 use lapidary::shares::Share;
 use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
-use lapidary::{Budget, DType, Error, Gpu, Options, Residency, Source, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, Residency, Source, Tensor};
 
+use super::heap::{LEN, check, open};
 use crate::engine::{ended, numbers, options};
 
 const MIB: u64 = 1 << 20;
 
-/// Elements of 64 KiB.
-const LEN: usize = 1 << 14;
-
-fn open(budget: Budget, lag_submissions: u32) -> (Gpu, SimHandle) {
+/// A device whose work runs so many submissions late.
+fn open_late(budget: Budget, lag_submissions: u32) -> (Gpu, SimHandle) {
     let device = SimOptions {
-        compact_always: Some(false),
         lag_submissions,
         ..options()
     };
-    let options = Options {
-        budget: Some(budget),
-        host_heap: Some(true),
-        ..Options::default()
-    };
-    Gpu::simulated_with(device, options).expect("the options go together")
+    open(budget, device)
 }
 
 /// Tensors of 64 KiB on the device, with 1, 2, 3, …
@@ -34,14 +27,6 @@ fn filled(gpu: &Gpu, count: u16) -> Vec<Tensor> {
     let tensors: Vec<Tensor> = (1..=count).map(one).collect();
     gpu.flush().unwrap();
     tensors
-}
-
-#[track_caller]
-fn check(tensors: &[Tensor]) {
-    for (tensor, number) in tensors.iter().zip(1_u16..) {
-        let found = tensor.to_vec::<f32>().unwrap();
-        assert!(found == vec![f32::from(number); LEN], "{number}");
-    }
 }
 
 fn slabs(gpu: &Gpu) -> u64 {
@@ -114,15 +99,9 @@ fn a_budget_is_lowered_in_the_middle_of_a_pass_that_moves_blocks() {
             for polls in 0.. {
                 let device = SimOptions {
                     pauses: 1,
-                    compact_always: Some(false),
                     ..options()
                 };
-                let options = Options {
-                    budget: Some(Budget::device(4 * MIB)),
-                    host_heap: Some(true),
-                    ..Options::default()
-                };
-                let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+                let (gpu, sim) = open(Budget::device(4 * MIB), device);
                 let tensors = filled(&gpu, 48);
                 gpu.finish().unwrap();
                 let more: Vec<Tensor> = tensors.iter().map(|one| (one + 1).unwrap()).collect();
@@ -161,7 +140,7 @@ fn a_budget_is_lowered_in_the_middle_of_a_pass_that_moves_blocks() {
 #[test]
 fn moves_outlive_a_driver_that_takes_nothing_for_a_while() {
     for kind in [FaultKind::OutOfMemory, FaultKind::Invalid] {
-        let (gpu, sim) = open(Budget::device(4 * MIB), 3);
+        let (gpu, sim) = open_late(Budget::device(4 * MIB), 3);
         let tensors = filled(&gpu, 32);
         evict(&tensors[..16]);
         sim.arm(Fault::for_ever(Site::Submit, 1, kind));
@@ -206,7 +185,7 @@ fn a_device_is_lost_with_moves_in_flight() {
                 staging_bytes: Some(MIB),
                 ..Budget::device(8 * MIB)
             };
-            let (gpu, sim) = open(budget, u32::MAX);
+            let (gpu, sim) = open_late(budget, u32::MAX);
             let tensors = filled(&gpu, 48);
             // A source outlives the device.
             let bytes: Vec<u8> = (0..LEN).flat_map(|at| (at as f32).to_ne_bytes()).collect();
@@ -290,7 +269,7 @@ fn blocks_of_two_shares_move_past_each_other_in_one_batch() {
 }
 
 fn pass_each_other(priority: i8, fault: Option<Fault>) {
-    let (gpu, sim) = open(Budget::device(2 * MIB), u32::MAX);
+    let (gpu, sim) = open_late(Budget::device(2 * MIB), u32::MAX);
     let one = Share::guaranteed(0).with_priority(priority);
     let one = gpu.share("one", one).unwrap();
     let other = gpu.share("other", Share::guaranteed(0)).unwrap();
@@ -342,7 +321,7 @@ fn pass_each_other(priority: i8, fault: Option<Fault>) {
 fn a_driver_refuses_slabs_of_the_host_at_first_and_later() {
     for kind in [FaultKind::OutOfMemory, FaultKind::Invalid] {
         for is_first in [true, false] {
-            let (gpu, sim) = open(Budget::device(8 * MIB), 3);
+            let (gpu, sim) = open_late(Budget::device(8 * MIB), 3);
             let tensors = filled(&gpu, 48);
             let early = if is_first { 0 } else { 12 };
             for tensor in &tensors[..early] {
@@ -386,17 +365,8 @@ fn a_driver_refuses_some_slabs_within_the_hosts_limit() {
                 staging_bytes: Some(MIB),
                 ..Budget::device(4 * MIB)
             };
-            let device = SimOptions {
-                compact_always: Some(false),
-                seed,
-                ..options()
-            };
-            let options = Options {
-                budget: Some(budget),
-                host_heap: Some(true),
-                ..Options::default()
-            };
-            let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
+            let device = SimOptions { seed, ..options() };
+            let (gpu, sim) = open(budget, device);
             let tensors = filled(&gpu, 40);
             sim.arm(Fault {
                 repeat: Repeat::OneIn(calls),
@@ -429,7 +399,7 @@ fn a_driver_refuses_some_slabs_within_the_hosts_limit() {
 /// The creation of a slab of the heap meets the loss of the device.
 #[test]
 fn a_device_is_lost_at_the_first_slab_of_the_heap() {
-    let (gpu, sim) = open(Budget::device(8 * MIB), 3);
+    let (gpu, sim) = open_late(Budget::device(8 * MIB), 3);
     let tensors = filled(&gpu, 8);
     sim.arm(Fault::once(Site::CreateBuffer, 1, FaultKind::Lost));
     let error = tensors[0].evict().unwrap_err();
