@@ -79,7 +79,7 @@ pub(crate) fn embed(with_docs: bool) -> Result {
     println!("\n{table}");
     write("embed.md", &table)?;
     match with_docs {
-        true => into_docs("embed", &table),
+        true => into_docs("models.md", "embed", &table),
         false => Ok(()),
     }
 }

@@ -32,7 +32,7 @@ pub(crate) const ABOUT: &str = "\
 Measure everything beside what this machine can do, and write target/bench/table.md and table.svg.
   FILTER         only cases whose names contain it (--list names them)
   --json         one JSON object a line, in place of the table
-  --docs         put the table into docs/benchmarks.md
+  --docs         put the table into docs/benchmarks
   --build        also a clean release build, its time and the program's size
   --seconds N    about so long for each case
   --against REV  beside another commit: how many times as fast the working tree is
@@ -130,7 +130,7 @@ fn whole(options: &Options) -> Result {
     write("table.md", &markdown)?;
     write("table.svg", &plot::plot(&rows))?;
     if options.into_docs {
-        into_docs("table", &markdown)?;
+        into_docs("all_cases.md", "table", &markdown)?;
     }
     match is_good {
         true => Ok(()),

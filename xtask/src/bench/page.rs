@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::process::{Result, root, target_dir};
 
-/// The page that `--docs` writes to.
-const DOCS: &str = "docs/benchmarks.md";
+/// The folder of the pages that `--docs` writes to.
+const DOCS: &str = "docs/benchmarks";
 
 /// Writes a file among the build outputs.
 pub(super) fn write(name: &str, text: &str) -> Result {
@@ -18,13 +18,13 @@ pub(super) fn write(name: &str, text: &str) -> Result {
     Ok(())
 }
 
-/// Replaces the text between two marks in `docs/benchmarks.md`.
-pub(super) fn into_docs(mark: &str, text: &str) -> Result {
-    let path = root().join(DOCS);
+/// Replaces the text between two marks in a page of `docs/benchmarks`.
+pub(super) fn into_docs(page: &str, mark: &str, text: &str) -> Result {
+    let path = root().join(DOCS).join(page);
     let explain = |error: std::io::Error| format!("{}: {error}.", path.display());
-    let page = fs::read_to_string(&path).map_err(explain)?;
-    let replaced = between(&page, mark, text)
-        .ok_or(format!("{DOCS} has no marks `<!-- bench {mark} -->`."))?;
+    let old = fs::read_to_string(&path).map_err(explain)?;
+    let replaced = between(&old, mark, text)
+        .ok_or(format!("{DOCS}/{page} has no marks `<!-- bench {mark} -->`."))?;
     fs::write(&path, replaced).map_err(explain)
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn peers(options: &Options) -> Result {
     write("peers.md", &text)?;
     write("peers.svg", &plot::plot(&all))?;
     match options.into_docs {
-        true => into_docs("peers", &text),
+        true => into_docs("libraries.md", "peers", &text),
         false => Ok(()),
     }
 }

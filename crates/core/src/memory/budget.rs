@@ -17,11 +17,15 @@ const MOST_QUOTED: usize = 60;
 ///
 /// The device's limit covers everything that the `Gpu` creates there: slabs, staging, read-back
 /// buffers, and released slabs that the device still uses. Bytes are reserved before anything is
-/// created, so the limit is never exceeded, not even briefly. When work needs more, the engine
-/// evicts buffers that no current command uses: to the host's memory, to [stores](crate::stores) or
-/// to disk. It restores them when a command uses them. The operands and results of a single
-/// operation must fit on the device together. Imported buffers of the app do not count. The bytes
-/// in stores have limits of their own.
+/// created. When work needs more than the limit, the engine evicts buffers that no current command
+/// uses: to the host's memory, to [stores](crate::stores) or to disk. It restores them when a
+/// command uses them. The operands and results of a single operation must fit on the device
+/// together. Imported buffers of the app do not count. The bytes in stores have limits of their
+/// own.
+///
+/// If the limit is lowered below the bytes in use, the engine brings them down. Until then it
+/// creates only small read-back buffers for evictions: 1/256 of the limit, at least 4 KiB and at
+/// most 4 MiB.
 ///
 /// A budget parses from text: `512MiB` limits the device. A list sets `device=`, `soft=`,
 /// `staging=`, `host=` and `disk=`, each at most once. The environment variable `LAPIDARY_BUDGET`
@@ -39,8 +43,8 @@ const MOST_QUOTED: usize = 60;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Budget {
-    /// Hard limit on the device, in bytes; never exceeded. `None`: the operating system's budget
-    /// for this process, where the system reports one.
+    /// Hard limit on the device, in bytes. `None`: the operating system's budget for this process,
+    /// where the system reports one.
     pub device_bytes: Option<u64>,
     /// Soft limit on the device, in bytes. The engine exceeds it only after every step without
     /// traffic: callbacks, releasing empty slabs, moving blocks together.
