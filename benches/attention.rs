@@ -57,7 +57,7 @@ fn chain(q: &Tensor, k: &Tensor, v: &Tensor, later: Option<&Later>) -> Result<Te
 }
 
 fn attention(criterion: &mut Criterion) {
-    let gpu = Gpu::open(Options::default()).expect("an adapter to measure on");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter to measure on");
     let mut group = criterion.benchmark_group(gpu.caps().name.clone());
     group.sample_size(10);
     for (name, [heads, own, queries, keys, size], is_causal) in CASES {

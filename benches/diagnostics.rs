@@ -25,7 +25,7 @@ impl Network {
     fn open(diagnostics: Diagnostics) -> Result<Network> {
         let options = Options {
             diagnostics: Some(diagnostics),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let gpu = Gpu::open(options)?;
         let normal = |shape: &[usize], seed| gpu.rand_normal(shape, 0.0, 0.05, seed, DType::F32);

@@ -183,7 +183,7 @@ fn main() -> Result<()> {
     let open = |fuse| {
         Gpu::open(Options {
             fuse: Some(fuse),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         })
     };
     let gpus = [open(true)?, open(false)?];

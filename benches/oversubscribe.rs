@@ -145,7 +145,7 @@ fn passes(speed: Speed, budget_bytes: Option<u64>, kept: Kept) -> Result<Pass> {
             host_bytes: (kept == Kept::FileAlone).then_some(0),
             ..Budget::device(bytes)
         }),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, sim) = simulated_card::open(speed, options)?;
     let (numbers, file) = (vec![0.0_f32; SIZE * SIZE], file());

@@ -147,13 +147,13 @@ impl ByHand {
 
 fn main() -> Result<()> {
     let Some((adapter, device, queue)) = pollster::block_on(device()) else {
-        return Err(Gpu::open(Options::default())
+        return Err(Gpu::open(Options::from_env().unwrap())
             .err()
             .unwrap_or(Error::DeviceLost {
                 reason: "the adapter gave no device".into(),
             }));
     };
-    let opened = Gpu::open(Options::default())?;
+    let opened = Gpu::open(Options::from_env().unwrap())?;
     let adopted = Gpu::adopt(&adapter, &device, &queue)?;
     println!("{} ({})", opened.caps().name, opened.caps().backend);
     println!("GB/s, and share of memcpy: by hand | own device | adopted device");

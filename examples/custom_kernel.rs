@@ -72,7 +72,7 @@ struct Params {
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args_os().nth(1).map(PathBuf::from);
     let path = path.unwrap_or_else(|| "target/mandelbrot.png".into());
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let kernel = Kernel::new(&gpu, WGSL)?;
 
     let (width, height) = (960, 640);

@@ -8,7 +8,7 @@ use lapidary::{DType, Gpu, Options};
 
 fn main() -> lapidary::Result<()> {
     // The fastest adapter of this machine, which may be a software adapter.
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     println!("on {}\n", gpu.caps().name);
 
     // Two points, and a layer that makes three numbers of each.

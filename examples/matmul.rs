@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(_) => return Err(USAGE.into()),
     };
 
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let caps = gpu.caps();
     println!("{} ({}, {:?})", caps.name, caps.backend, caps.kind);
     let a = gpu.rand_uniform(&[size, size], -1.0, 1.0, 1, dtype)?;

@@ -27,7 +27,7 @@ const STEPS: usize = 8;
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::device(BUDGET_BYTES)),
-        ..Options::default()
+        ..Options::from_env()?
     })?;
     let served = std::env::args().any(|arg| arg == "--serve");
     let is_over = AtomicBool::new(false);

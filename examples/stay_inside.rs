@@ -33,7 +33,7 @@ fn main() -> ExitCode {
 fn stay_inside() -> Result<ExitCode, Box<dyn Error>> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::device(BUDGETS_MIB[0] * MIB)),
-        ..Options::default()
+        ..Options::from_env()?
     })?;
     println!(
         "{TENSORS} tensors of {} on {} ({})\n",

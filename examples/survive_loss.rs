@@ -81,7 +81,7 @@ fn show_heap() -> lapidary::Result<()> {
     for host_heap in [false, true] {
         let gpu = Gpu::open(Options {
             host_heap: Some(host_heap),
-            ..Options::default()
+            ..Options::from_env()?
         })?;
         let tensor = gpu.rand_normal(&[1 << 14], 0.0, 1.0, 1, DType::F32)?;
         tensor.evict()?;
@@ -264,7 +264,7 @@ impl Host {
         // What is evicted has to outlive the device.
         let options = Options {
             host_heap: Some(false),
-            ..Options::default()
+            ..Options::from_env()?
         };
         if !is_apps {
             return Ok(Host::Ours(Gpu::open(options)?));

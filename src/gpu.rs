@@ -121,13 +121,14 @@ impl Gpu {
         lapidary_core::Gpu::adopt_with_layer(adapter, device, queue, options, &LAYER).map(Gpu)
     }
 
-    /// A simulated device, for tests: see [`sim`](crate::sim).
+    /// A simulated device, for tests: see [`sim`](crate::sim). The environment sets the options for
+    /// memory: [`Options::from_env`].
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) when the options contradict each other.
     #[cfg(any(test, feature = "sim"))]
     pub fn simulated(options: crate::sim::SimOptions) -> Result<(Gpu, crate::sim::SimHandle)> {
-        Self::simulated_with(options, Options::default())
+        Self::simulated_with(options, Options::from_env()?)
     }
 
     /// As [`simulated`](Gpu::simulated), with the [`Options`] for memory.

@@ -82,7 +82,7 @@
 //!
 //! # Finding bugs
 //!
-//! [`Options::diagnostics`], or the environment variable `LAPIDARY_DIAGNOSTICS=all`, finds these
+//! [`Options::diagnostics`], or `LAPIDARY_DIAGNOSTICS=all` with [`Options::from_env`], finds these
 //! bugs, in kernels of your own and in commands of your app, and names the culprit:
 //!
 //! * writes past the end of a tensor, and writes to a freed tensor;

@@ -10,7 +10,7 @@ mod simulated;
 use lapidary::{Error, Gpu, Kernel, Options};
 
 fn gpu() -> Gpu {
-    Gpu::open(Options::default()).unwrap()
+    Gpu::open(Options::from_env().unwrap()).unwrap()
 }
 
 /// The message and the excerpt of a kernel's error.

@@ -75,7 +75,7 @@ use lapidary::{Gpu, Options, Tensor};
 
 /// A separate device for a test.
 fn gpu() -> Gpu {
-    Gpu::open(Options::default()).expect("these tests need an adapter")
+    Gpu::open(Options::from_env().unwrap()).expect("these tests need an adapter")
 }
 
 /// The integers from `first` on, as floats.

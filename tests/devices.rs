@@ -15,7 +15,7 @@ pub(crate) fn runs_on_all() -> bool {
 /// with bindings so small that ordinary operands take several, and the simulation in both forms.
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = Vec::new();
-    let open = Gpu::open(Options::default());
+    let open = Gpu::open(Options::from_env().unwrap());
     gpus.push(("adapter", open.expect("the tests need an adapter")));
     if runs_on_all() {
         gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
@@ -43,7 +43,7 @@ fn simulated() -> [(&'static str, Gpu); 2] {
 /// The adapter that `Gpu::open` chooses, opened by hand with a lower limit.
 pub(crate) fn adopt(binding_bytes: u64) -> Gpu {
     use lapidary::wgpu;
-    let chosen = Gpu::open(Options::default()).expect("the tests need an adapter");
+    let chosen = Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter");
     let desc = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     let backends = desc.backends;
     let instance = wgpu::Instance::new(desc);

@@ -28,7 +28,7 @@ fn gpu_with(host_heap: Option<bool>) -> Gpu {
         host_heap,
         budget: Some(Default::default()),
         diagnostics: Some(lapidary::diagnostics::Diagnostics::none()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::open(options).expect("these tests need an adapter")
 }

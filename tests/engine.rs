@@ -71,7 +71,7 @@ pub(crate) fn open_apart(options: SimOptions) -> (Gpu, SimHandle) {
 pub(crate) fn open_scarce() -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(Budget::device(4 << 20)),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let device = SimOptions {
         max_buffer_bytes: 2 << 20,
@@ -90,7 +90,7 @@ fn open_with(options: SimOptions, fuse: Option<bool>) -> (Gpu, SimHandle) {
         budget: Some(Budget::default()),
         host_heap: Some(device.host_heap),
         fuse,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("the options go together")
 }

@@ -29,6 +29,6 @@ pub(crate) fn simulated(fuse: bool, device: SimOptions) -> (Gpu, SimHandle) {
 pub(crate) fn options(fuse: bool) -> Options {
     Options {
         fuse: Some(fuse),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     }
 }

@@ -10,7 +10,7 @@ use lapidary::{
 };
 
 fn gpu() -> Gpu {
-    Gpu::open(Options::default()).unwrap()
+    Gpu::open(Options::from_env().unwrap()).unwrap()
 }
 
 /// Small integers. The sums of their products are exact in every type.

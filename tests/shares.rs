@@ -58,7 +58,7 @@ fn open(budget: Budget, maps_slabs: bool) -> Gpu {
 fn open_with_handle(budget: Budget, maps_slabs: bool) -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(budget),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let device = SimOptions {
         dirty: true,

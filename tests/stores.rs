@@ -56,7 +56,7 @@ pub(crate) fn open_on(
     let options = Options {
         budget: Some(budget),
         stores,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("a device")
 }

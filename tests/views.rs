@@ -21,7 +21,7 @@ fn alone() -> Options {
     Options {
         fuse: Some(false),
         budget: Some(Budget::default()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     }
 }
 

@@ -58,7 +58,7 @@ fn main() -> Result<()> {
 fn open(budget_bytes: Option<u64>) -> Result<Gpu> {
     Gpu::open(Options {
         budget: budget_bytes.map(Budget::device),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     })
 }
 
@@ -71,7 +71,7 @@ fn tell_of_card() -> Result<()> {
     let taken = claim::compare(|budget_bytes| {
         let options = Options {
             budget: Some(Budget::device(budget_bytes)),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         Ok(simulated_card::open(speed, options)?.0)
     })?;

@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     if has_word("host") {
         return tell_of_host();
     }
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env().unwrap())?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
     if has_word("kernels") {
         return kernels::tell(&gpu);
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     kernels::tell(&gpu)?;
     let is_software = gpu.caps().kind == AdapterKind::Cpu;
     drop(gpu);
-    let peak_bytes = budgets::compare(|| Gpu::open(Options::default()))?;
+    let peak_bytes = budgets::compare(|| Gpu::open(Options::from_env().unwrap()))?;
     beside_pytorch(peak_bytes, if is_software { "cpu" } else { "cuda" });
     Ok(())
 }
@@ -71,7 +71,7 @@ fn tell_of_host() -> Result<()> {
         mode: SimMode::SizesOnly,
         ..SimOptions::default()
     };
-    let (gpu, _sim) = Gpu::simulated_with(device, Options::default())?;
+    let (gpu, _sim) = Gpu::simulated_with(device, Options::from_env().unwrap())?;
     by_hand::compare(&gpu, false)
 }
 

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn demo() -> Result<ExitCode, Box<dyn Error>> {
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let digits = Digits::load()?;
     let mut random = fastrand::Rng::with_seed(SEED);
     let (train, test) = digits.split(digits.len() / 5, &mut random);

@@ -52,7 +52,7 @@ fn oversubscribe() -> Result<ExitCode, Box<dyn Error>> {
     factors.retain(|&one| one <= factor);
     factors.dedup();
 
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let numbers = Numbers::new(SEED);
     let file = Weights::write(numbers.bytes())?;
     let rates = Rates::measure(&file, numbers.bytes())?;

@@ -116,7 +116,7 @@ fn step(gpu: &Gpu, blocks: &[Block], x: &Tensor, target: &Tensor) -> Result<f32>
 pub(crate) fn run() -> Result<Run> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::device(BUDGET_BYTES)),
-        ..Options::default()
+        ..Options::from_env()?
     })?;
     gpu.memory().keep_history(1_000_000);
     let blocks = {

@@ -46,7 +46,7 @@ impl Listening {
                 staging_bytes: Some(staging_bytes),
                 ..Budget::device(slab_bytes + staging_bytes)
             }),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let App {
             adapter,

@@ -9,7 +9,7 @@ use lapidary::{DType, Gpu, Options};
 fn run(folder: &Path) -> Option<PathBuf> {
     let options = Options {
         cache_folder: Some(folder.to_path_buf()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options).unwrap();
     let keeps = gpu.caps().backend == "vulkan";
@@ -44,7 +44,7 @@ fn pipelines_are_kept_and_a_broken_file_is_replaced() {
     fs::write(&folder, b"in the way").unwrap();
     let options = Options {
         cache_folder: Some(folder.clone()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options).unwrap();
     assert_eq!(

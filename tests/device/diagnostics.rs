@@ -24,7 +24,7 @@ fn app() -> App {
     } = AppDevice::open();
     let options = Options {
         diagnostics: Some(Diagnostics::all()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::adopt_with(&adapter, &device, &queue, options).unwrap();
     App { device, gpu }

@@ -13,7 +13,7 @@ use super::gpu;
 fn open(compiler: Dx12Compiler) -> Result<Gpu> {
     Gpu::open(Options {
         dx12_compiler: Some(compiler),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     })
 }
 

@@ -10,7 +10,7 @@ fn options(device_bytes: u64) -> Options {
     Options {
         budget: Some(Budget::device(device_bytes)),
         host_heap: Some(true),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     }
 }
 

@@ -373,7 +373,7 @@ fn run_all(gpu: Gpu) {
 fn apart() -> Options {
     Options {
         fuse: Some(false),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     }
 }
 

@@ -98,7 +98,7 @@ impl Shared {
                 host_bytes: Some(32 << 10),
                 ..Budget::device(MIB)
             }),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let gpu = Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options)?;
         let kernels = Kernels {
@@ -223,7 +223,7 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() -> Result<()> {
 
 #[test]
 fn copies_go_to_other_shares_and_devices() {
-    let open = || Gpu::open(Options::default()).unwrap();
+    let open = || Gpu::open(Options::from_env().unwrap()).unwrap();
     let (gpu, other) = (open(), open());
     let share = gpu.share("share", Share::guaranteed(0)).unwrap();
     let words: Vec<u32> = (0..3_000_000).collect();
@@ -251,7 +251,7 @@ fn copies_go_to_other_shares_and_devices() {
 
 #[test]
 fn a_kernel_reads_what_another_share_lends_and_does_not_write_it() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let share = gpu.share("share", Share::guaranteed(0)).unwrap();
     let words: Vec<u32> = (0..5000).map(|word| word * 3).collect();
     let lent = gpu.buffer_from(&words).unwrap().lend_to(&share).unwrap();
@@ -275,7 +275,7 @@ fn a_kernel_reads_what_another_share_lends_and_does_not_write_it() {
 fn a_guarantee_comes_back_on_a_real_device() {
     let options = Options {
         budget: Some(Budget::device(50 * MIB)),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options).unwrap();
     let frame = gpu.share("frame", Share::guaranteed(32 * MIB)).unwrap();

@@ -10,7 +10,7 @@ use super::{app::App, floats, gpu};
 fn open(adapter: &str) -> Result<Gpu> {
     Gpu::open(Options {
         adapter: Some(adapter.to_owned()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     })
 }
 
@@ -91,7 +91,7 @@ fn clones_share_one_device_and_two_devices_share_nothing() -> Result<()> {
 fn threads_that_drop_the_only_device_end() {
     for _ in 0..3 {
         let thread = std::thread::spawn(|| -> Result<f32> {
-            let gpu = Gpu::open(Options::default())?;
+            let gpu = Gpu::open(Options::from_env()?)?;
             (gpu.ones(&[4], lapidary::DType::F32)? + 1.0)?
                 .sum_all()?
                 .item()

@@ -105,7 +105,7 @@ fn random_programs_several_times_the_budget_are_right() -> Result<()> {
         println!("seed {seed}");
         let options = Options {
             budget: Some(Budget::device(4 * MIB)),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         run_on_budget(&Gpu::open(options)?, seed)?;
     }
@@ -134,7 +134,7 @@ fn the_time_of_waits_for_memory_is_measured() -> Result<()> {
             host_bytes: Some(0),
             ..Budget::device(4 * MIB)
         }),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options)?;
     let first = Held::new(&gpu, 0)?;

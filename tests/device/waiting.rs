@@ -16,7 +16,7 @@ fn narrow(app: &App, slab_bytes: u64) -> Gpu {
             disk_bytes: Some(0),
             ..Budget::device(slab_bytes + staging_bytes)
         }),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options).expect("a budget")
 }

@@ -15,7 +15,7 @@ fn discrete(budget: Budget) -> Gpu {
     };
     let options = Options {
         budget: Some(budget),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("a device").0
 }

@@ -348,7 +348,7 @@ fn nothing_is_written_to_the_disk() {
     let options = Options {
         spill_folder: Some(folder.clone()),
         budget: Some(Budget::default()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options).unwrap();
     let x = gpu.ones(&[1 << 20], DType::F32).unwrap();

@@ -22,7 +22,7 @@ fn card(host_heap: Option<bool>, budget: Budget) -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(budget),
         host_heap,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("a device")
 }

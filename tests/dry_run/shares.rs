@@ -13,7 +13,7 @@ fn device() -> Gpu {
     };
     let options = Options {
         budget: Some(budget),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(Default::default(), options).unwrap().0
 }

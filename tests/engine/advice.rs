@@ -26,7 +26,7 @@ fn with_budget(budget: Budget) -> Gpu {
     let options = Options {
         budget: Some(budget),
         host_heap: Some(false),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).unwrap().0
 }

@@ -314,7 +314,7 @@ fn what_is_written_after_it_was_read_ahead_gives_the_new_value() {
             host_bytes: Some(7 * MIB + MIB / 2),
             ..Budget::device(88 * MIB)
         }),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, sim) = Gpu::simulated_with(device, alone).unwrap();
     // A tensor without a value, because the driver refused what would have made it.
@@ -357,7 +357,7 @@ fn a_full_heap_leaves_room_for_reads_of_the_disk() {
             host_bytes: Some(32 * MIB),
             ..Budget::device(16 * MIB + 24 * MIB)
         }),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let device = SimOptions {
         memory_bytes: 256 * MIB,

@@ -111,7 +111,7 @@ fn nothing_moves_where_that_was_ruled_out_and_what_finds_no_hole_puts_others_out
     let wishes = Options {
         budget: Some(budget),
         never_move: true,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, sim) = Gpu::simulated_with(device, wishes).unwrap();
     let mut held = scattered(&gpu);

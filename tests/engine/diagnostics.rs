@@ -26,7 +26,7 @@ fn open_as(host_heap: Option<bool>, diagnostics: Diagnostics, budget: Budget) ->
         diagnostics: Some(diagnostics),
         budget: Some(budget),
         host_heap,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).unwrap()
 }

@@ -25,7 +25,7 @@ fn open_as(host_heap: Option<bool>, budget: Budget, device: SimOptions) -> (Gpu,
     let options = Options {
         budget: Some(budget),
         host_heap,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("the options go together")
 }

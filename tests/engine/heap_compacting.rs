@@ -33,7 +33,7 @@ fn open(device: SimOptions, never_move: bool) -> (Gpu, SimHandle) {
         budget: Some(budget),
         host_heap: Some(true),
         never_move,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("the options go together")
 }

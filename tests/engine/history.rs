@@ -227,7 +227,7 @@ fn a_history_adds_up_to_the_statistics() {
         let budget = [None, Some(Budget::device(3 * MIB))][round as usize % 2];
         let options = Options {
             budget,
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let (gpu, sim) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
         gpu.memory().keep_history(1 << 20);

@@ -26,7 +26,7 @@ fn options() -> SimOptions {
 fn open(sim: SimOptions, budget: Budget) -> (Gpu, lapidary::sim::SimHandle) {
     let options = Options {
         budget: Some(budget),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(sim, options).unwrap()
 }

@@ -178,7 +178,7 @@ fn what_a_source_says_goes_to_whoever_wants_the_rows() {
 
 #[test]
 fn an_adapter_reads_rows_of_a_file_too() -> Result<()> {
-    let gpu = Gpu::open(lapidary::Options::default())?;
+    let gpu = Gpu::open(lapidary::Options::from_env()?)?;
     let (source, read_bytes) = numbers();
     let table: Tensor = gpu.backed(source, &[ROWS, WIDTH], DType::U32)?;
     let tokens = gpu.tensor(&[3_u32, 4], &[2])?;

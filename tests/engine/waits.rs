@@ -28,7 +28,7 @@ fn open_small(maps_slabs: bool, host_bytes: u64) -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(budget),
         host_heap: Some(false),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("the options go together")
 }

@@ -4,7 +4,7 @@ use lapidary::{DType, Gpu, Options, Result, Tensor};
 
 /// A device for tests of gradients.
 pub(super) fn gpu() -> Gpu {
-    Gpu::open(Options::default()).expect("the tests need an adapter")
+    Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter")
 }
 
 /// A parameter with these elements.

@@ -90,7 +90,7 @@ fn a_model_larger_than_the_budget_computes_the_same_on_an_adapter() {
     check(|budget| {
         let options = Options {
             budget: Some(budget),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         Gpu::open(options).expect("the tests need an adapter")
     });

@@ -111,7 +111,7 @@ fn fusion_changes_neither_values_nor_scales_nor_products() {
     let of = |fusion| {
         let gpu = Gpu::open(Options {
             fuse: Some(fusion),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         })
         .unwrap();
         let mut all = Vec::new();
@@ -282,7 +282,7 @@ fn quantized_weights_leave_and_come_back_like_any_tensor() {
 fn narrow_weights_never_exist_in_f32_on_the_device() {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::default()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     })
     .unwrap();
     let (n, k) = (2048, 1024);

@@ -338,7 +338,7 @@ fn one_query_reads_a_cache_of_halves_as_it_is() {
 #[test]
 fn attention_needs_no_memory_for_scores() {
     let gpus = [
-        (Gpu::open(Options::default()).unwrap(), 6000),
+        (Gpu::open(Options::from_env().unwrap()).unwrap(), 6000),
         (
             Gpu::simulated(lapidary::sim::SimOptions::default())
                 .unwrap()
@@ -367,7 +367,7 @@ fn attention_needs_no_memory_for_scores() {
 
 #[test]
 fn attention_over_more_keys_than_an_invocation_may_loop_is_whole() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let keys = 250_000;
     let k = gpu.zeros(&[keys, 4], DType::F32).unwrap();
     let v = gpu.arange(0.0, keys as f64, 1.0, DType::F32).unwrap();
@@ -383,7 +383,7 @@ fn attention_over_more_keys_than_an_invocation_may_loop_is_whole() {
 
 #[test]
 fn attention_refuses_what_does_not_go_together() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let x = |shape: &[usize], dtype| gpu.zeros(shape, dtype).unwrap();
     let f = |shape: &[usize]| x(shape, DType::F32);
     let q = f(&[2, 4, 5, 8]);
@@ -411,7 +411,7 @@ fn attention_refuses_what_does_not_go_together() {
         attend(&halves, &halves, None),
         Error::DType { .. }
     ));
-    let elsewhere = Gpu::open(Options::default())
+    let elsewhere = Gpu::open(Options::from_env().unwrap())
         .unwrap()
         .zeros(&[2, 4, 6, 8], DType::F32)
         .unwrap();

@@ -149,7 +149,7 @@ fn gradients_at_the_ends_of_the_line_and_of_nothing() {
 
 #[test]
 fn gradients_refuse_what_does_not_go_together() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let zeros = |shape: &[usize], dtype| gpu.zeros(shape, dtype).unwrap();
     let (g, other) = (zeros(&[2, 3], DType::F32), zeros(&[3, 2], DType::F32));
     let halves = zeros(&[2, 3], DType::F16);

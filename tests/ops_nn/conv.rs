@@ -255,7 +255,7 @@ fn a_sample_without_an_axis_of_its_own_is_convolved_as_a_batch_of_one() {
 
 #[test]
 fn a_convolution_in_many_slabs_is_whole() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     // 9 taps of 16 channels over 200 x 200 pixels are 23 MB.
     let x = gpu.ones(&[1, 16, 200, 200], DType::F32).unwrap();
     let w = gpu.ones(&[64, 16, 3, 3], DType::F32).unwrap();
@@ -278,7 +278,7 @@ fn a_convolution_in_many_slabs_is_whole() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let f = |shape: &[usize]| gpu.zeros(shape, DType::F32).unwrap();
     let (x, w) = (f(&[1, 4, 5, 5]), f(&[6, 2, 3, 3]));
     let two = Conv {

@@ -111,7 +111,7 @@ fn einsum_agrees_with_the_model() {
 
 #[test]
 fn exchanged_dimensions_and_diagonals_are_views() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let x = gpu.zeros(&[3, 3], DType::U8).unwrap();
     for equation in ["ij->ji", "ii->i", "...->..."] {
         assert!(
@@ -125,7 +125,7 @@ fn exchanged_dimensions_and_diagonals_are_views() {
 
 #[test]
 fn what_is_wrong_in_an_equation_is_pointed_at() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let x = gpu.zeros(&[2, 3], DType::F32).unwrap();
     let y = gpu.zeros(&[4, 5], DType::F32).unwrap();
     for (equation, operands, caret) in [
@@ -158,7 +158,7 @@ fn what_is_wrong_in_an_equation_is_pointed_at() {
         Tensor::einsum("ij,jk", &[&x, &halves]),
         Err(Error::DType { .. })
     ));
-    let elsewhere = Gpu::open(Options::default())
+    let elsewhere = Gpu::open(Options::from_env().unwrap())
         .unwrap()
         .zeros(&[3, 2], DType::F32)
         .unwrap();

@@ -8,7 +8,7 @@ use lapidary::{
 };
 
 fn gpu() -> Gpu {
-    Gpu::open(Options::default()).expect("an adapter")
+    Gpu::open(Options::from_env().unwrap()).expect("an adapter")
 }
 
 fn ones(gpu: &Gpu, shape: &[usize]) -> Tensor {

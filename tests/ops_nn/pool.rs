@@ -326,7 +326,7 @@ fn planes_without_samples_are_pooled_as_one_sample() {
 
 #[test]
 fn windows_too_large_for_a_software_adapter_are_folded_along_one_axis_first() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let x = gpu.arange(0, 400 * 401, 1, DType::F32).unwrap();
     let x = x.reshape(&[1, 400, 401]).unwrap();
     let max = x.adaptive_max_pool2d([3, 2]).unwrap();
@@ -346,7 +346,7 @@ fn windows_too_large_for_a_software_adapter_are_folded_along_one_axis_first() {
 
 #[test]
 fn poolings_that_cannot_be_are_refused() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let x = gpu.zeros(&[1, 4, 5, 5], DType::F32).unwrap();
     let two = Pool::new([2, 2]);
     for pool in [

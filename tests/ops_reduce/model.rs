@@ -7,7 +7,7 @@ use lapidary::{DType, Element, Gpu, Options, Tensor};
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let mut gpus = vec![(
         "adapter",
-        Gpu::open(Options::default()).expect("an adapter"),
+        Gpu::open(Options::from_env().unwrap()).expect("an adapter"),
     )];
     if !crate::devices::runs_on_all() {
         return gpus;

@@ -5,7 +5,7 @@ use lapidary::{DType, Error, Gpu, Options, Result, Tensor, grad::Gradients};
 use super::{elements, parameter};
 
 fn gpu() -> Gpu {
-    Gpu::open(Options::default()).expect("the tests need an adapter")
+    Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter")
 }
 
 /// A loss by several parameters of 256 KiB each.

@@ -111,7 +111,7 @@ fn a_training_that_does_not_fit_is_evicted_and_gives_the_same_bits() {
     let run = |budget: Budget| {
         let options = Options {
             budget: Some(budget),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let (gpu, _) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
         // Of 1 MiB each: with gradients and moments 33 MiB.

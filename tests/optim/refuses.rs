@@ -6,7 +6,7 @@ use lapidary::{DType, Error, Gpu, Options, Tensor, grad::Gradients};
 use super::{elements, gradients, parameter};
 
 fn gpu() -> Gpu {
-    Gpu::open(Options::default()).expect("the tests need an adapter")
+    Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter")
 }
 
 #[track_caller]

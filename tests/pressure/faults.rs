@@ -81,7 +81,7 @@ fn open(maps_slabs: bool) -> (Gpu, SimHandle) {
             ..Budget::device(28 << 10)
         }),
         spill_folder: Some(folder()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("a device")
 }

@@ -23,7 +23,7 @@ fn on_disk(folder: &Path) -> (Gpu, SimHandle) {
             ..Budget::device(256 << 10)
         }),
         spill_folder: Some(folder.to_owned()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(SimOptions::default(), options).expect("a device")
 }
@@ -80,7 +80,7 @@ fn budgets_that_cannot_be_change_nothing() {
         assert_eq!(gpu.memory().budget(), good);
         let options = Options {
             budget: Some(bad),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let opened = Gpu::simulated_with(SimOptions::default(), options);
         assert!(matches!(opened, Err(Error::Option { .. })));
@@ -170,7 +170,7 @@ fn a_spill_folder_that_vanishes_takes_nothing_along() {
 fn compression_without_the_feature_is_refused_at_once() {
     let options = Options {
         spill_compress: true,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let opened = Gpu::simulated_with(SimOptions::default(), options);
     let has_feature = cfg!(feature = "lz4");

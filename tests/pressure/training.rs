@@ -73,7 +73,7 @@ fn open(speed: Speed, budget: Budget) -> (Gpu, SimHandle) {
     let options = Options {
         budget: Some(budget),
         spill_folder: Some(folder()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("a device")
 }

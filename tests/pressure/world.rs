@@ -122,7 +122,7 @@ impl World {
             budget: Some(budget(&mut rng, rules, device.maps_slabs)),
             spill_folder: Some(folder()),
             spill_compress: cfg!(feature = "lz4") && rng.bool(),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let (gpu, sim) = Gpu::simulated_with(device, options).expect("a device");
         World::on(gpu, sim, rng, rules)

@@ -18,7 +18,7 @@ fn options(fuse: bool) -> Options {
     Options {
         fuse: Some(fuse),
         budget: Some(Budget::default()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     }
 }
 

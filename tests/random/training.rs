@@ -63,7 +63,7 @@ fn open(seed: u64) -> (Gpu, SimHandle) {
     };
     let options = Options {
         budget: Some(Budget::default()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("a device")
 }

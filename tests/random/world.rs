@@ -89,7 +89,7 @@ impl World {
         };
         let with = Options {
             diagnostics,
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let (gpu, sim) = Gpu::simulated_with(options, with).expect("a device");
         let (other, _) = Gpu::simulated(SimOptions::default()).expect("a device");

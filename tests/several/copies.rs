@@ -111,13 +111,13 @@ fn a_split_tensor_is_gathered_as_it_was() -> Result<()> {
 
 #[test]
 fn all_adapters_are_opened_and_compute() -> Result<()> {
-    let gpus = Gpu::open_all(Options::default())?;
+    let gpus = Gpu::open_all(Options::from_env()?)?;
     for gpu in &gpus {
         assert_eq!(gpu.ones(&[4], DType::F32)?.sum_all()?.item::<f32>()?, 4.0);
     }
     let nobody = Options {
         adapter: Some("nobody's card".into()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     assert!(matches!(
         Gpu::open_all(nobody),

@@ -42,7 +42,7 @@ fn beside(maps_slabs: bool) -> (Gpu, Held) {
             ..Budget::device(10 * MIB + staging_bytes)
         }),
         stores: vec![full],
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let device = SimOptions {
         maps_slabs,

@@ -125,7 +125,7 @@ fn open(maps_slabs: bool, dirty: bool, host_bytes: u64) -> (Gpu, SimHandle) {
     };
     let options = Options {
         budget: Some(budget),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).unwrap()
 }
@@ -225,7 +225,7 @@ fn the_host_clears_what_is_claimed_where_it_maps_slabs() {
     };
     let options = Options {
         budget: Some(Budget::device(MIB)),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
     let owner = gpu.share("owner", Share::guaranteed(300 << 10)).unwrap();

@@ -275,7 +275,7 @@ fn a_deadline_is_noticed_while_the_queue_runs() {
     };
     let options = Options {
         budget: Some(budget),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
     // The job waits for memory that has no other place, so its thread runs the queue.

@@ -173,7 +173,7 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
     };
     let options = Options {
         budget: Some(budget(9 * MIB)),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
     let parties = [-1, 0, 1].map(|priority| {

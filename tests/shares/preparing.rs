@@ -66,7 +66,7 @@ pub(super) fn beside_a_store(
             ..Budget::device(bytes + staging_bytes)
         }),
         stores: vec![StoreTier::new("store", store, 2 * bytes).timeout(PATIENT * 2)],
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let device = SimOptions {
         maps_slabs,
@@ -248,7 +248,7 @@ fn higher_work_passes_the_moves_for_a_lower_command() {
             staging_bytes: Some(staging_bytes),
             ..Budget::device(128 * MIB + staging_bytes)
         }),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     // Each wait is pending once. So the test can go on between two parts of the moves.
     let device = SimOptions {

@@ -198,7 +198,7 @@ fn a_device_lends_no_more_than_it_could_take_back() {
         let options = Options {
             budget: Some(budget(16, 0)),
             stores: vec![tier],
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let (first, _) = Gpu::simulated_with(Default::default(), options).unwrap();
         let held = held(&first, 6, 1);

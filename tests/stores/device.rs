@@ -24,7 +24,7 @@ fn second_with(host_bytes: u64, host_heap: bool) -> Gpu {
             ..Budget::device(304 << 10)
         }),
         host_heap: Some(host_heap),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(SimOptions::default(), options)
         .unwrap()

@@ -168,7 +168,7 @@ fn options_that_cannot_be_are_refused() {
     let open = |stores: Vec<StoreTier>| {
         let options = Options {
             stores,
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         Gpu::simulated_with(Default::default(), options).map(drop)
     };

@@ -44,7 +44,7 @@ pub(crate) fn check(group: &str, calls: &[(&str, Call)]) {
 }
 
 fn gpus() -> Vec<(&'static str, Gpu)> {
-    let open = Gpu::open(Options::default());
+    let open = Gpu::open(Options::from_env().unwrap());
     let adapter = open.expect("the tests need an adapter");
     let options = lapidary::sim::SimOptions {
         dirty: true,

@@ -117,6 +117,6 @@ fn gradients_are_those_of_pytorch() {
 
 #[test]
 fn gradients_on_the_adapter_are_those_of_pytorch() {
-    let gpu = Gpu::open(Options::default()).expect("the tests need an adapter");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter");
     check(&gpu, 10);
 }

@@ -41,7 +41,7 @@ fn add_up(@builtin(global_invocation_id) id: vec3<u32>) {
 fn main() -> Result<(), Box<dyn Error>> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::device(BUDGET_BYTES)),
-        ..Options::default()
+        ..Options::from_env()?
     })?;
     let asked = Arc::new(AtomicU64::new(0));
     let tiles = (0..SIDE * SIDE).map(|number| {

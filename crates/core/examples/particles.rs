@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let app = pollster::block_on(App::new())?;
     let options = Options {
         budget: Some(Budget::device(BUDGET_BYTES)),
-        ..Options::default()
+        ..Options::from_env()?
     };
     let gpu = Gpu::adopt_with(&app.adapter, &app.device, &app.queue, options)?;
     let buffers = (0..BUFFERS).map(|number| {

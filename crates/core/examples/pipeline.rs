@@ -62,7 +62,7 @@ fn count(@builtin(global_invocation_id) id: vec3<u32>) {
 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let [blur, edges, count] =
         ["blur", "edges", "count"].map(|entry| Kernel::with_entry(&gpu, WGSL, entry));
     let (blur, edges, count) = (blur?, edges?, count?);

@@ -13,25 +13,23 @@ mod interop;
 mod kernels;
 mod memory_limits;
 mod observe;
-mod on_or_off;
+mod options;
 mod recovery;
 mod shares;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::driver::AdapterSummary;
-use crate::driver::wgpu::{OpenRequest, WgpuDriver};
-use crate::driver::{Caps, Device, Driver, Dx12Compiler, NOT_SHARED};
+use crate::driver::wgpu::WgpuDriver;
+use crate::driver::{Caps, Device, Driver, NOT_SHARED};
 use crate::engine::queue::fusion::Fuse;
-use crate::engine::{Diagnostics, Engine, Handle, Launch, Setup, block_on};
+use crate::engine::{Engine, Handle, Launch, Setup, block_on};
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Scope};
-use crate::transfer::{OpenStore, SpillOptions, StoreTier};
+use crate::memory::Scope;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use device_store::DeviceStore;
@@ -40,6 +38,8 @@ use diagnose::Handles;
 pub use interop::{Access, Bound, BoundRange, wanted_features};
 pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
+use options::Chosen;
+pub use options::Options;
 
 /// What a crate above this one adds to the engine: operations and their fusion.
 #[derive(Clone, Copy, Debug)]
@@ -55,133 +55,6 @@ const NONE: Layer = Layer {
     fuse: None,
     operation: |launch| launch.program.name().to_owned(),
 };
-
-/// How to open a device. `Options::default()` takes the best adapter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// The adapter: an index of [`adapters`], a part of a name (`"nvidia"`), a backend (`"vulkan"`,
-    /// `"dx12"`, `"metal"`), or a kind (`"cpu"`, `"virtual"`, `"integrated"`,
-    /// `"discrete"`). `None`: the environment variable `LAPIDARY_ADAPTER`, else the fastest.
-    pub adapter: Option<String>,
-    /// Prefer the GPU that saves power to the fastest one.
-    pub low_power: bool,
-    /// The compiler of kernels on DX12. `None`: the environment variable `WGPU_DX12_COMPILER`
-    /// (`fxc`, `dxc`, `staticdxc` or `auto`), else [`Dx12Compiler::Auto`]. It has no effect on an
-    /// adopted device: the app chose the compiler when it made wgpu's instance. The guide "embed in
-    /// your app" says which files to ship.
-    ///
-    /// If the chosen compiler's DLL is missing or too old, opening fails with an [`Error::Option`]
-    /// that quotes wgpu.
-    pub dx12_compiler: Option<Dx12Compiler>,
-    /// Memory limits. `None`: the environment variable `LAPIDARY_BUDGET` (`512MiB`, or
-    /// `device=512MiB,host=2GiB`), else the operating system's budget for this process, where the
-    /// system reports one.
-    pub budget: Option<Budget>,
-    /// Tiers between the host's memory and the disk, such as the memory of another node. The engine
-    /// uses the first one first. There are at most 4 [stores](crate::stores). Buffers are evicted
-    /// to them when neither the device nor the host's memory has room. A browser has none.
-    pub stores: Vec<StoreTier>,
-    /// The folder of the spill file. Buffers are evicted to it when neither the device, the host's
-    /// memory nor a store has room. `None`: the environment variable `LAPIDARY_SPILL_FOLDER`, else
-    /// the system's folder for temporary files. Some systems keep that folder in memory, and then
-    /// spilling saves nothing.
-    ///
-    /// The first eviction to disk creates the folder, if necessary, and the file. No other process
-    /// can open the file, and it is gone when the process ends, however it ends. A folder that
-    /// cannot be used is an [`Error::Spill`] for the buffer to be evicted. The next eviction tries
-    /// the folder again.
-    pub spill_folder: Option<PathBuf>,
-    /// Compress buffers that are evicted to disk, where that makes them smaller. It pays on disks
-    /// that are slower than one CPU core. Needs the feature `lz4`.
-    pub spill_compress: bool,
-    /// The folder for a file that makes the next start faster: compiled pipelines, where the driver
-    /// exports them (Vulkan's drivers do). `None`: the environment variable
-    /// `LAPIDARY_CACHE_FOLDER`, else nothing is kept. The folder is created if necessary. A broken
-    /// file, or one of another device, is ignored. A file that cannot be written is skipped. Both
-    /// give warnings to the crate `log`. Anyone who can write to the folder can crash the driver:
-    /// use a folder of the user's own, such as the app's cache folder.
-    pub cache_folder: Option<PathBuf>,
-    /// Never move buffers while they are on the device: neither to keep the high-water mark low,
-    /// nor by [`GpuMemory::compact`]. Nor move those that were evicted to slabs in the host's
-    /// memory. This reserves more memory: on recorded programs 1.06 of peak
-    /// live, with moving 1.02. A nearly full budget leads to evictions instead. For apps that want
-    /// no copies but their own, and to find out whether moving causes a problem.
-    pub never_move: bool,
-    /// Keep buffers that are evicted to the host's memory where the device can address them: a heap
-    /// of slabs there. Then evictions and restores are copies in the queue, and nobody waits for
-    /// them. But the bytes in that heap are lost with the device. With `Some(false)` they outlive
-    /// it, and each eviction waits until its bytes have arrived.
-    ///
-    /// `None`: the environment variable `LAPIDARY_HOST_HEAP` (`on` or `off`), else on where the
-    /// device has memory of its own and wgpu's feature `MAPPABLE_PRIMARY_BUFFERS`.
-    pub host_heap: Option<bool>,
-    /// Fuse elementwise operations of the crate `lapidary`: `relu(a * b + c)` becomes one kernel.
-    /// Intermediate values without other holders are never written to memory. `None`: the
-    /// environment variable `LAPIDARY_FUSE` (`on` or `off`), else on. The results are the same to
-    /// the bit.
-    pub fuse: Option<bool>,
-    /// The bugs that the engine looks for while the program runs. `None`: the environment variable
-    /// `LAPIDARY_DIAGNOSTICS` (`all`, or names of [`Diagnostics`] with commas between them), else
-    /// none.
-    pub diagnostics: Option<Diagnostics>,
-}
-
-impl Options {
-    /// What an engine needs of the options, with the environment's defaults.
-    fn chosen(&self) -> Result<Chosen> {
-        let budget = match self.budget {
-            Some(budget) => budget,
-            None => budget_of_environment()?,
-        };
-        budget.check()?;
-        let spill = SpillOptions {
-            folder: folder(&self.spill_folder, "LAPIDARY_SPILL_FOLDER"),
-            compress: self.spill_compress,
-            ..SpillOptions::default()
-        };
-        StoreTier::check_all(&self.stores)?;
-        let setup = Setup {
-            spill,
-            stores: self.stores.iter().cloned().map(OpenStore::new).collect(),
-            never_move: self.never_move,
-            is_dry: false,
-            diagnostics: self.diagnoses()?,
-        };
-        Ok(Chosen {
-            budget,
-            setup,
-            fuses: self.fuses()?,
-            cache_folder: folder(&self.cache_folder, "LAPIDARY_CACHE_FOLDER"),
-        })
-    }
-
-    fn request(&self) -> Result<OpenRequest> {
-        Ok(OpenRequest {
-            adapter: self.adapter.clone(),
-            power: match self.low_power {
-                true => wgpu::PowerPreference::LowPower,
-                false => wgpu::PowerPreference::HighPerformance,
-            },
-            backends: None,
-            dx12_compiler: self.dx12_compiler.clone(),
-            host_heap: self.has_host_heap()?,
-        })
-    }
-}
-
-/// The folder that the app says, else the environment.
-fn folder(said: &Option<PathBuf>, variable: &str) -> Option<PathBuf> {
-    let named = || std::env::var_os(variable).filter(|name| !name.is_empty());
-    said.clone().or_else(|| named().map(PathBuf::from))
-}
-
-/// The options of an engine.
-struct Chosen {
-    budget: Budget,
-    setup: Setup,
-    fuses: bool,
-    cache_folder: Option<PathBuf>,
-}
 
 /// A device, its memory, and the queue of work for it.
 ///
@@ -230,7 +103,7 @@ impl Gpu {
     #[doc(hidden)]
     pub async fn open_with_layer(options: Options, layer: &Layer) -> Result<Gpu> {
         let chosen = options.chosen()?;
-        let driver = WgpuDriver::open(&options.request()?).await?;
+        let driver = WgpuDriver::open(&options.request()).await?;
         let driver = driver.with_cache(chosen.cache_folder.clone());
         Self::begin(Arc::new(driver), chosen, layer)
     }
@@ -265,7 +138,7 @@ impl Gpu {
     #[doc(hidden)]
     #[cfg(not(target_arch = "wasm32"))]
     pub fn indices_of_all(options: &Options) -> Result<Vec<usize>> {
-        crate::driver::wgpu::all_indices(&options.request()?)
+        crate::driver::wgpu::all_indices(&options.request())
     }
 
     /// As [`open_all`](Gpu::open_all), with a layer above.
@@ -349,19 +222,19 @@ impl Gpu {
         layer: &Layer,
     ) -> Result<Gpu> {
         let chosen = options.chosen()?;
-        let host_heap = options.has_host_heap()?;
-        let driver = WgpuDriver::adopt(Some(adapter), device, queue, host_heap)?;
+        let driver = WgpuDriver::adopt(Some(adapter), device, queue, options.host_heap)?;
         let driver = driver.with_cache(chosen.cache_folder.clone());
         Self::begin(Arc::new(driver), chosen, layer)
     }
 
-    /// A simulated device, for tests: see [`sim`](crate::sim).
+    /// A simulated device, for tests: see [`sim`](crate::sim). The environment sets the options for
+    /// memory: [`Options::from_env`].
     ///
     /// # Errors
     /// [`Error::Option`] when the options contradict each other.
     #[cfg(any(test, feature = "sim"))]
     pub fn simulated(options: crate::sim::SimOptions) -> Result<(Gpu, crate::sim::SimHandle)> {
-        Self::simulated_with(options, Options::default())
+        Self::simulated_with(options, Options::from_env()?)
     }
 
     /// As [`simulated`](Gpu::simulated), with the [`Options`] for memory.
@@ -385,7 +258,7 @@ impl Gpu {
         layer: &Layer,
     ) -> Result<(Gpu, crate::sim::SimHandle)> {
         let mut chosen = options.chosen()?;
-        device.host_heap = options.has_host_heap()?.unwrap_or(device.host_heap);
+        device.host_heap = options.host_heap.unwrap_or(device.host_heap);
         let is_said = || std::env::var_os("LAPIDARY_SIM_COMPACT").is_some();
         let compact_always = device.compact_always.unwrap_or_else(is_said);
         let (driver, handle) = crate::driver::sim::SimDriver::new(device.checked()?)?;
@@ -552,21 +425,6 @@ pub struct GpuMemory<'gpu> {
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gpu").field(&self.caps().name).finish()
-    }
-}
-
-/// The budget in `LAPIDARY_BUDGET`.
-fn budget_of_environment() -> Result<Budget> {
-    use std::env::VarError;
-    match std::env::var("LAPIDARY_BUDGET") {
-        Ok(text) => text
-            .parse()
-            .map_err(|error: Error| Error::option("LAPIDARY_BUDGET", error.to_string())),
-        Err(VarError::NotPresent) => Ok(Budget::default()),
-        Err(VarError::NotUnicode(_)) => Err(Error::option(
-            "LAPIDARY_BUDGET",
-            "the value is not valid UTF-8",
-        )),
     }
 }
 

@@ -124,7 +124,7 @@ fn slabs_in_the_hosts_memory_have_bars_of_their_own() {
     let options = Options {
         budget: Some(Budget::device(24 * MIB)),
         host_heap: Some(true),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, _) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
     let away = held(&gpu, 2 * MIB, "cache");

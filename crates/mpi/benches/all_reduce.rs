@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(ranks: &Ranks) -> Result<()> {
-    let gpu = ranks.open(Options::default())?;
+    let gpu = ranks.open(Options::from_env()?)?;
     let world = SimpleCommunicator::world();
     let is_first = ranks.rank() == 0;
     if is_first {

@@ -94,7 +94,7 @@ fn main() -> ExitCode {
 }
 
 fn train(ranks: &Ranks, flags: &Flags) -> Result<()> {
-    let gpu = ranks.open(Options::default())?;
+    let gpu = ranks.open(Options::from_env()?)?;
     let text = Text::load(flags.folder.as_deref())?;
     check_same_text(ranks, &gpu, &text)?;
     let part = part_of(ranks)?;

@@ -35,7 +35,7 @@ fn open_as(host_heap: bool, options: SimOptions, budget: Budget) -> (Gpu, SimHan
     let options = Options {
         budget: Some(budget),
         host_heap: Some(host_heap),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Gpu::simulated_with(device, options).expect("the options go together")
 }

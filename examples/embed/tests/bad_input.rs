@@ -20,7 +20,7 @@ fn model(
 
 /// As `model`, with an existing file of weights.
 fn model_with(config: &Value, tokenizer: &Value, weights: Vec<u8>) -> Result<Model, String> {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let (config, tokenizer) = (config.to_string(), tokenizer.to_string());
     let files = Files {
         config: config.as_bytes(),
@@ -172,7 +172,7 @@ fn a_tokenizer_that_does_not_fit_is_refused() {
 #[test]
 fn a_folder_that_lacks_a_file_or_has_half_of_one_is_told_so() {
     let folder = folder("model");
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let open = || Model::open(&gpu, &folder).map_err(|error| error.to_string());
     says(
         open(),

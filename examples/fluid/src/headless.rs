@@ -173,7 +173,7 @@ impl Findings {
 /// The fluid's colours after the same steps on the same device without a budget.
 fn alone(device: &Device, args: &Args, steps: u64) -> Outcome<Vec<f32>> {
     let (adapter, queue) = (&device.adapter, &device.queue);
-    let gpu = Gpu::adopt_with(adapter, &device.device, queue, Options::default())?;
+    let gpu = Gpu::adopt_with(adapter, &device.device, queue, Options::from_env()?)?;
     let mut fluid = Fluid::new(&gpu, args.size)?;
     for step in 0..steps {
         fluid.step(hand(step))?;

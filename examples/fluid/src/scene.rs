@@ -62,7 +62,7 @@ impl Scene {
             &device.adapter,
             &device.device,
             &device.queue,
-            Options::default(),
+            Options::from_env()?,
         )?;
         let mut fluid = Fluid::new(&gpu, args.size)?;
         fluid.keep(args.keep, KEEP_EVERY);

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..Budget::device(16 * MIB)
         }),
         stores: vec![StoreTier::new("objects", Objects::new(store), 256 * MIB)],
-        ..Options::default()
+        ..Options::from_env()?
     })?;
 
     let tensors: Vec<Tensor> = (0..TENSORS)

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let tenants = Tenants::read(&arguments.tenants)?;
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     // What else the program does on this device keeps its memory.
     let bytes = arguments.memory << 20;
     let share = gpu.share("serve", Share::guaranteed(bytes).with_ceiling(bytes))?;

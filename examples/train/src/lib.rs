@@ -54,7 +54,7 @@ fn train(arguments: impl Iterator<Item = String>) -> std::result::Result<ExitCod
     let flags = Flags::parse(arguments)?;
     // A training takes minutes, so a wrong path is an error now.
     flags.make_folder_of_out()?;
-    let gpu = Gpu::open(Options::default())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let text = Text::load(flags.folder.as_deref())?;
     println!(
         "{} of documentation to learn from, {} held out, on {} ({})\n",

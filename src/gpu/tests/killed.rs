@@ -29,7 +29,7 @@ fn open(folder: &Path) -> Result<Gpu> {
     let options = Options {
         budget: Some(budget),
         spill_folder: Some(spilled(folder)),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     Ok(Gpu::simulated_with(device, options)?.0)
 }

@@ -96,7 +96,7 @@ fn every_text_is_a_valid_shader() {
 
 #[test]
 fn every_variant_computes_the_same() {
-    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
     let noise = |seed, shape: &[usize]| {
         let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
         made.expect("room")
@@ -170,7 +170,7 @@ fn every_variant_computes_the_same() {
 
 #[test]
 fn fxc_gets_no_variant_in_registers() {
-    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
     let layout = Layout::contiguous(&[2, 64, 32]);
     let shapes = Shapes::new(&layout, &layout, &layout, None).unwrap();
     let problem = Problem::new(&shapes, [&layout; 3], None, 1.0).unwrap();
@@ -193,7 +193,7 @@ fn fxc_gets_no_variant_in_registers() {
 
 #[test]
 fn blocks_of_queries_have_the_gradients_of_the_whole() {
-    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
     let noise = |seed, shape: &[usize]| {
         let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
         made.and_then(Tensor::requires_grad).expect("room")
@@ -238,7 +238,7 @@ fn blocks_of_queries_have_the_gradients_of_the_whole() {
 
 #[test]
 fn recorded_blocks_of_queries_go_backward() {
-    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
     let noise = |seed, shape: &[usize]| {
         let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
         made.and_then(Tensor::requires_grad).expect("room")

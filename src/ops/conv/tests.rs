@@ -27,7 +27,7 @@ fn every_text_is_a_valid_shader() {
 
 #[test]
 fn every_way_computes_the_same() {
-    let gpu = Gpu::open(Options::default()).expect("an adapter");
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
     let noise = |seed, shape: &[usize]| {
         let made = gpu.rand_normal(shape, 0.0, 1.0, seed, DType::F32);
         made.expect("room")

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn long_sums_in_parts_are_what_they_are_as_one() {
-        let gpu = Gpu::open(Options::default()).unwrap();
+        let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
         let (mut cut, mut all) = (0, 0);
         let mut check = |a: &Tensor, b: &Tensor| {
             cut += usize::from(check(a, b, &Epilogue::new()));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_a_product_ends_with_is_applied_to_the_sum_of_its_parts() {
-        let gpu = Gpu::open(Options::default()).unwrap();
+        let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
         let of = |seed, shape: &[usize]| small(&gpu, seed, shape, DType::F32);
         let end = Epilogue::new()
             .scale(0.5)
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn results_beyond_every_device_are_refused_as_ever() {
-        let gpu = Gpu::open(Options::default()).unwrap();
+        let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
         let zeros = |shape: &[usize], seen: &[usize]| {
             let zeros = gpu.zeros(shape, DType::F32).unwrap();
             zeros.broadcast_to(seen).unwrap()

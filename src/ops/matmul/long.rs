@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn products_in_parts_are_what_they_are_as_one() {
-        let gpu = Gpu::open(Options::default()).unwrap();
+        let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
         let noise = |seed, shape: &[usize]| {
             gpu.rand_uniform(shape, -1.0, 1.0, seed, DType::F32)
                 .unwrap()

@@ -516,7 +516,7 @@ fn check_end(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], activation: Activatio
 
 #[test]
 fn every_variant_ends_like_operations_of_their_own() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let mut tiles = vec![register(1, 2, 0), register(8, 1, 0)];
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
     tiles.push(Tile::Skinny { rows: 8 });

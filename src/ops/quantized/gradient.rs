@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn slabs_of_weights_give_what_the_whole_gives() {
-        let gpu = Gpu::open(Options::default()).expect("an adapter");
+        let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
         let noise = |shape: &[usize]| gpu.rand_normal(shape, 0.0, 1.0, 5, DType::F32).unwrap();
         let weights = noise(&[5, 20]).quantize(Some(8)).unwrap();
         let g = noise(&[3, 5]);

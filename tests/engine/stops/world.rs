@@ -97,7 +97,7 @@ impl World {
                 false => Vec::new(),
             },
             host_heap: Some(way == Way::Heap),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let device = SimOptions {
             pauses: 1,

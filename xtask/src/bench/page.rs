@@ -23,8 +23,9 @@ pub(super) fn into_docs(page: &str, mark: &str, text: &str) -> Result {
     let path = root().join(DOCS).join(page);
     let explain = |error: std::io::Error| format!("{}: {error}.", path.display());
     let old = fs::read_to_string(&path).map_err(explain)?;
-    let replaced = between(&old, mark, text)
-        .ok_or(format!("{DOCS}/{page} has no marks `<!-- bench {mark} -->`."))?;
+    let replaced = between(&old, mark, text).ok_or(format!(
+        "{DOCS}/{page} has no marks `<!-- bench {mark} -->`."
+    ))?;
     fs::write(&path, replaced).map_err(explain)
 }
 

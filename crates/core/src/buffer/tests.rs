@@ -190,7 +190,7 @@ fn what_a_kernel_leaves_unwritten_is_found() {
         },
         Options {
             diagnostics: Some(Diagnostics::all()),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         },
     )
     .unwrap();

@@ -5,31 +5,10 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Gpu, Options};
-use crate::engine::{Diagnostics, Engine, Finding, Findings, Handle, Leak, WeakEngine, block_on};
-use crate::error::{Error, Result};
+use super::Gpu;
+use crate::engine::{Engine, Finding, Findings, Handle, Leak, WeakEngine, block_on};
+use crate::error::Result;
 use crate::jobs::Board;
-
-/// The environment variable that decides where [`Options::diagnostics`] does not.
-const VARIABLE: &str = "LAPIDARY_DIAGNOSTICS";
-
-impl Options {
-    /// The diagnostics of the options and the environment; `None` if all are off.
-    pub(super) fn diagnoses(&self) -> Result<Option<Diagnostics>> {
-        let diagnostics = match (self.diagnostics, std::env::var(VARIABLE)) {
-            (Some(diagnostics), _) => diagnostics,
-            (None, Err(std::env::VarError::NotPresent)) => Diagnostics::none(),
-            (None, said) => said
-                .unwrap_or_default()
-                .parse()
-                .map_err(|error| match error {
-                    Error::Option { reason, .. } => Error::option(VARIABLE, reason),
-                    other => other,
-                })?,
-        };
-        Ok((diagnostics != Diagnostics::none()).then_some(diagnostics))
-    }
-}
 
 /// Shared by all handles of one device, and dropped with the last of them.
 #[derive(Debug)]
@@ -84,7 +63,7 @@ impl Drop for Handles {
 }
 
 /// The diagnostics of a device, as [`Gpu::diagnostics`] gives them: what they found, and the
-/// buffers still alive. [`Options::diagnostics`] turns them on.
+/// buffers still alive. [`Options::diagnostics`](crate::Options::diagnostics) turns them on.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuDiagnostics<'gpu> {
     engine: &'gpu Handle<Engine>,
@@ -101,7 +80,7 @@ impl Gpu {
 
 impl GpuDiagnostics<'_> {
     /// Runs all recorded work, looks for bugs, and takes the findings since the last call. Returns
-    /// none if [`Options::diagnostics`] turns nothing on.
+    /// none if [`Options::diagnostics`](crate::Options::diagnostics) turns nothing on.
     ///
     /// ```no_run
     /// # fn main() -> lapidary_core::Result<()> {
@@ -119,9 +98,9 @@ impl GpuDiagnostics<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`flush`](Gpu::flush). [`Error::Driver`], once, if a check since the last call could not
-    /// run, for example because memory was short: some bugs may be missed. The findings stay in the
-    /// list, for the next call or [`findings`](Self::findings).
+    /// As [`flush`](Gpu::flush). [`Error::Driver`](crate::Error::Driver), once, if a check since
+    /// the last call could not run, for example because memory was short: some bugs may be missed.
+    /// The findings stay in the list, for the next call or [`findings`](Self::findings).
     pub fn check(self) -> Result<Vec<Finding>> {
         block_on("GpuDiagnostics::check", self.check_async())
     }
@@ -152,7 +131,7 @@ impl GpuDiagnostics<'_> {
     }
 
     /// The buffers that are alive, by maker, the most bytes first. Buffers that are not computed
-    /// yet count too. Needs no [`Options::diagnostics`].
+    /// yet count too. Needs no [`Options::diagnostics`](crate::Options::diagnostics).
     ///
     /// ```no_run
     /// # fn demo(gpu: &lapidary_core::Gpu) {

@@ -28,8 +28,8 @@ const MOST_QUOTED: usize = 60;
 /// most 4 MiB.
 ///
 /// A budget parses from text: `512MiB` limits the device. A list sets `device=`, `soft=`,
-/// `staging=`, `host=` and `disk=`, each at most once. The environment variable `LAPIDARY_BUDGET`
-/// has the same form.
+/// `staging=`, `host=` and `disk=`, each at most once. The variable `LAPIDARY_BUDGET`, which
+/// [`Options::from_env`](crate::Options::from_env) reads, has the same form.
 ///
 /// ```
 /// use lapidary_core::Budget;

@@ -24,7 +24,7 @@ pub(crate) fn measure(seconds: f64) -> Result<bool, Box<dyn Error>> {
         "makers", "slabs", "serving", "top"
     );
     for makers in MAKERS {
-        let gpu = Gpu::open(Options::default())?;
+        let gpu = Gpu::open(Options::from_env()?)?;
         let mut held = Vec::new();
         for index in 0..makers {
             held.push(tensor(&gpu, index)?);

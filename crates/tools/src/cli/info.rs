@@ -94,7 +94,7 @@ fn all() -> Result<Vec<Found>> {
 fn open(adapter: Option<String>) -> lapidary_core::Result<Opened> {
     let gpu = Gpu::open(Options {
         adapter,
-        ..Options::default()
+        ..Options::from_env()?
     })?;
     Ok(Opened {
         caps: gpu.caps().clone(),
@@ -174,14 +174,14 @@ fn budget(budget_bytes: Option<u64>) -> Row {
     let (figure, meaning) = match budget_bytes {
         Some(bytes) => (
             size(bytes),
-            "the most memory that a program may take here. Set less by LAPIDARY_BUDGET=512MiB or \
+            "the most memory that a program may take here. Set less by Options::budget or \
              GpuMemory::set_budget. lapidary then evicts tensors without room to the host's \
              memory or the disk, and restores them when they are used",
         ),
         None => (
             "unknown".into(),
             "the system does not say how much there is. lapidary learns the limit when the driver \
-             refuses memory. Set a budget by LAPIDARY_BUDGET=512MiB or GpuMemory::set_budget",
+             refuses memory. Set a budget by Options::budget or GpuMemory::set_budget",
         ),
     };
     ("budget", figure, meaning.into())
@@ -291,11 +291,12 @@ fn kind(kind: AdapterKind) -> &'static str {
 
 /// The variables of the environment that are set.
 fn print_environment(out: &mut dyn Write, style: Style) -> io::Result<()> {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "LAPIDARY_ADAPTER",
         "LAPIDARY_BUDGET",
         "LAPIDARY_SPILL_FOLDER",
         "LAPIDARY_CACHE_FOLDER",
+        "LAPIDARY_HOST_HEAP",
         "LAPIDARY_FUSE",
         "LAPIDARY_DIAGNOSTICS",
         "WGPU_BACKEND",

@@ -257,7 +257,7 @@ fn slabs_in_the_hosts_memory_are_drawn_below_those_of_the_device() {
     let options = Options {
         budget: Some(Budget::device(24 << 20)),
         host_heap: Some(true),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let (gpu, _) = Gpu::simulated_with(SimOptions::default(), options).unwrap();
     let held = tensor(&gpu, 2048, "weights");

@@ -88,7 +88,7 @@ impl Setup {
     fn open(&self) -> Result<(Gpu, Model)> {
         let gpu = Gpu::open(Options {
             budget: self.budget,
-            ..Options::default()
+            ..Options::from_env()?
         })?;
         let folder = self.model.clone().unwrap_or_else(places::model_folder);
         let model = Model::open_as(&gpu, &folder, self.weights)?;

@@ -9,7 +9,7 @@ use crate::setup;
 /// Encodes with weights of this precision: the least cosine with PyTorch's vectors, and the bytes
 /// of the weights.
 fn worst(precision: Precision) -> (f64, u64) {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let model = Model::open_as(&gpu, &places::model_folder(), precision).unwrap();
     let (ours, theirs) = (setup::embed(&model, usize::MAX), setup::vectors());
     assert_eq!(ours.vectors.len(), theirs.len());

@@ -42,7 +42,7 @@ pub(crate) fn is_there() -> bool {
 pub(crate) fn open(budget: Option<Budget>) -> (Gpu, Model) {
     let options = Options {
         budget,
-        ..Options::default()
+        ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options).unwrap();
     let model = Model::open(&gpu, &places::model_folder()).unwrap();

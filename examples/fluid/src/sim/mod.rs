@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_past_leaves_a_small_budget_comes_back_and_goes_on_as_it_did() {
-        let gpu = Gpu::open(Options::default()).expect("an adapter");
+        let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter");
         let expected = run(&mut fluid(&gpu), 40);
         assert!(expected.iter().all(|part| part.is_finite()));
         assert!(expected.iter().any(|&part| part > 0.1));

@@ -19,7 +19,9 @@ fn main() -> ExitCode {
 }
 
 fn run(is_check: bool) -> Result<(), String> {
-    let gpu = Gpu::open(Options::default()).map_err(|error| error.to_string())?;
+    let gpu = Options::from_env()
+        .and_then(Gpu::open)
+        .map_err(|error| error.to_string())?;
     let mut apart = 0_f32;
     for case in CASES {
         let told = |error: String| format!("{}: {error}", case.name);

@@ -43,7 +43,7 @@ fn by_hand(a: &Tensor, b: &Tensor) -> Vec<f32> {
 /// all pairs, and weights of 8 bits meet it in four classes.
 fn check_everywhere(is_meant: fn(&Tile) -> bool) {
     let is_whole = std::env::var_os("LAPIDARY_EVERY_PAIR").is_some();
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let lanes = lanes(&gpu).unwrap_or(0);
     let tiles: Vec<Tile> = tiles(lanes).into_iter().filter(is_meant).collect();
     let pairs = ORDERS.iter().flat_map(|&a| ORDERS.map(|b| (a, b)));
@@ -104,7 +104,7 @@ fn workgroup_memory_computes_every_class_in_every_order() {
 
 #[test]
 fn operands_of_half_the_width_compute_the_same_as_the_reference() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let mut tiles = vec![register(4, 1, 0), Tile::Skinny { rows: 4 }];
     tiles.extend([4, 8].map(|rows| Tile::Workgroup { rows }));
     if let Some(lanes) = lanes(&gpu) {

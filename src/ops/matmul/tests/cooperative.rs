@@ -169,7 +169,7 @@ fn products(
 
 #[test]
 fn squares_of_halves_compute_the_same_as_the_reference() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     // Whole tiles, partial ones in vec4s, partial ones off the vec4s, and less than a tile.
     let shapes = [
         ([128, 64, 64], 0),
@@ -192,7 +192,7 @@ fn squares_of_halves_compute_the_same_as_the_reference() {
 
 #[test]
 fn squares_of_halves_keep_the_sums_and_the_ends_of_others() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     for (index, tile) in tiles_of(&gpu).into_iter().enumerate() {
         let activation = Activation::ALL[index];
         let [m, n, k] = [70, 100, 300];
@@ -220,7 +220,7 @@ fn squares_of_halves_keep_the_sums_and_the_ends_of_others() {
 
 #[test]
 fn each_matrix_of_a_batch_is_multiplied_by_its_own() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     for tile in tiles_of(&gpu) {
         let halves = |shape: &[usize], seed| exact(&gpu, shape, seed).cast(DType::F16).unwrap();
         let [m, n, k] = [40, 72, 24];
@@ -241,7 +241,7 @@ fn each_matrix_of_a_batch_is_multiplied_by_its_own() {
 
 #[test]
 fn what_is_not_finite_and_what_lies_past_the_end_stay_where_they_are() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     for tile in tiles_of(&gpu) {
         let [m, n, k] = [40, 40, 18];
         // The operands are views of a field of NaN, so that reads beyond their edges would show.
@@ -281,7 +281,7 @@ fn what_is_not_finite_and_what_lies_past_the_end_stay_where_they_are() {
 
 #[test]
 fn weights_with_scales_of_groups_are_not_halves() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     let b = exact(&gpu, &[64, 64], 1).cast(DType::I8).unwrap();
     let scales = gpu.tensor(&[1.0_f32; 128], &[64, 2]).unwrap();
     let groups = Groups {

@@ -90,7 +90,7 @@ fn check_groups(gpu: &Gpu, tile: Tile, [m, n, k]: [usize; 3], log2: u8, slack: u
 
 #[test]
 fn every_variant_scales_groups_like_the_reference() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     for tile in tiles_with_scales(lanes(&gpu)) {
         // Whole vec4s of whole groups; neither.
         check_groups(&gpu, tile, [36, 68, 96], 5, 4);
@@ -100,7 +100,7 @@ fn every_variant_scales_groups_like_the_reference() {
 
 #[test]
 fn a_sum_of_several_slices_takes_the_scales_of_its_own_groups() {
-    let gpu = Gpu::open(Options::default()).unwrap();
+    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
     for log2 in [6, 12] {
         let (n, k) = (3, 33_000);
         let weight = exact(&gpu, &[n, k], 3).quantize(Some(1 << log2)).unwrap();

@@ -10,9 +10,6 @@ use super::{caps, cooperative, needed};
 use crate::error::{Error, Result};
 use crate::units::MIB;
 
-/// The environment variable that names the adapter, if the program does not.
-const ADAPTER_VARIABLE: &str = "LAPIDARY_ADAPTER";
-
 /// wgpu sub-allocates smaller buffers, and gives larger ones their own memory, which is freed when
 /// they are dropped. wgpu's default is 128 MiB and more, which keeps nearly all memory for ever.
 const DRIVER_BLOCK_BYTES: u64 = 4 * MIB;
@@ -25,7 +22,7 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct OpenRequest {
     /// The index of the adapter (`"0"`), its backend (`"vulkan"`), its kind (`"cpu"`, `"discrete"`,
     /// `"integrated"`, `"virtual"`), or a part of its name (`"llvmpipe"`), in any case. `None`
-    /// takes the value of the environment variable `LAPIDARY_ADAPTER`, else the best adapter.
+    /// takes the best adapter.
     pub(crate) adapter: Option<String>,
     /// The preference by which adapters are ranked: the fastest by default.
     pub(crate) power: wgpu::PowerPreference,
@@ -250,9 +247,7 @@ fn choose_all(found: &[AdapterSummary], wanted: Option<&str>) -> Vec<usize> {
 /// The indices of the adapters to open together: see [`choose_all`].
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn all_indices(request: &OpenRequest) -> Result<Vec<usize>> {
-    let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
-    let wanted = request.adapter.clone().or_else(from_environment);
-    let wanted = wanted.as_deref().filter(|name| !name.is_empty());
+    let wanted = request.adapter.as_deref();
     let adapters = pollster::block_on(usable(request))?;
     let found = adapters.iter().map(AdapterSummary::new).collect::<Vec<_>>();
     match choose_all(&found, wanted) {
@@ -312,9 +307,7 @@ pub(super) fn find<'a>(
     like: Option<&'a Caps>,
 ) -> BoxFuture<'a, Result<Found>> {
     Box::pin(async move {
-        let from_environment = || std::env::var(ADAPTER_VARIABLE).ok();
-        let wanted = request.adapter.clone().or_else(from_environment);
-        let wanted = wanted.as_deref().filter(|name| !name.is_empty());
+        let wanted = request.adapter.as_deref();
         let adapters = usable(request).await?;
         let found = adapters.iter().map(AdapterSummary::new).collect::<Vec<_>>();
         let adapter = &adapters[choose(&found, wanted, request.power, like)?];

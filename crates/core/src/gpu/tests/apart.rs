@@ -26,7 +26,7 @@ impl World {
                 staging_bytes,
                 ..Budget::device((room + 1) * MIB)
             }),
-            ..Options::default()
+            ..Options::from_env().unwrap()
         };
         let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
         let make = |value| gpu.buffer_from(&vec![value; LEN]).unwrap();

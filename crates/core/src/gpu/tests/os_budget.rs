@@ -22,7 +22,7 @@ fn limit_bytes(gpu: &Gpu) -> Result<Option<u64>> {
 fn take(bytes: u64) -> Result<Vec<Buffer>> {
     let other = Gpu::open(Options {
         budget: Some(Budget::device(bytes + PIECE_BYTES)),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     })?;
     let pieces = (0..bytes / PIECE_BYTES).map(|_| other.buffer_zeroed(PIECE_BYTES));
     let pieces = pieces.collect::<Result<Vec<_>>>()?;
@@ -35,7 +35,7 @@ fn take(bytes: u64) -> Result<Vec<Buffer>> {
 fn the_limit_follows_what_others_take_and_give_back() -> Result<()> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::default()),
-        ..Options::default()
+        ..Options::from_env().unwrap()
     })?;
     let mut stories = Vec::new();
     // A software rasterizer reports the machine's memory, and other programs take and free some.

@@ -18,8 +18,7 @@ impl Snapshot {
         let text = format!(
             "the host reads its own slabs at {} MB/s: {} took {}. The driver seems to give memory \
              without a cache. Rows of tables are read so, and what a lowered `Budget::host_bytes` \
-             moves on. Do without this heap: `Options::host_heap: Some(false)`, or \
-             `LAPIDARY_HOST_HEAP=off`.",
+             moves on. Do without this heap: `Options::host_heap: Some(false)`.",
             bytes_per_s / 1_000_000,
             Bytes(bytes),
             Nanoseconds(ns),

@@ -119,7 +119,7 @@ pub(crate) fn simulated(ranks: &Ranks) -> Result<()> {
 }
 
 pub(crate) fn on_adapter(ranks: &Ranks) -> Result<()> {
-    let gpu = ranks.open(Options::default())?;
-    let gpus = (0..ranks.count()).map(|_| ranks.open(Options::default()));
+    let gpu = ranks.open(Options::from_env()?)?;
+    let gpus = (0..ranks.count()).map(|_| ranks.open(Options::from_env().unwrap()));
     check(ranks, &gpus.collect::<Result<Vec<_>>>()?, &gpu)
 }
