@@ -26,8 +26,7 @@
 //! device is an error of a later call that needs the value, such as [`Tensor::force`] or
 //! [`Tensor::to_vec`]. Only the tensors concerned have it. See [`Error`].
 //!
-//! Most calls that wait have an asynchronous form, whose name ends in `_async`. Those of `to_vec`
-//! and `to_array` are `read` and `read_array`.
+//! Calls that wait have an asynchronous form, whose name ends in `_async`.
 //!
 //! Dropping a tensor costs nothing, on any thread: the next command that needs memory reuses its
 //! memory.
@@ -56,7 +55,7 @@
 //! of one of the app's buffers. [`Gpu::with_bound`] passes tensors to the app's own passes.
 //! [`Kernel`] runs your own WGSL. [`guides::embed_in_your_app`] explains all of it, with budgets
 //! beside a game and notes for egui and Bevy. In a browser, only the asynchronous forms wait
-//! ([`Gpu::open_async`], [`Tensor::read`], …): see [`guides::on_the_web`].
+//! ([`Gpu::open_async`], [`Tensor::to_vec_async`], …): see [`guides::on_the_web`].
 //!
 //! # Where the memory is
 //!

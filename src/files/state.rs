@@ -122,7 +122,7 @@ impl Files<'_> {
     /// # Errors
     /// [`Error::State`] when two tensors have one name, or a name exceeds 64 KiB. Also when the
     /// file cannot be written, or a tensor was written to meanwhile. [`Error::Foreign`] for a
-    /// tensor of another `Gpu`. The errors of [`read`](Tensor::read).
+    /// tensor of another `Gpu`. The errors of [`to_vec_async`](Tensor::to_vec_async).
     #[track_caller]
     pub fn save_state(self, path: impl AsRef<Path>, tensors: &[(&str, &Tensor)]) -> Result<()> {
         let path = path.as_ref();

@@ -95,7 +95,7 @@ fn start(part: &Tensor) -> Result<BoxFuture<'static, Result<Vec<u8>>>> {
 
 #[track_caller]
 fn start_typed<T: Element>(part: &Tensor) -> BoxFuture<'static, Result<Vec<u8>>> {
-    let reading = part.read::<T>();
+    let reading = part.to_vec_async::<T>();
     Box::pin(async move { Ok(T::bytes_of(&reading.await?).to_vec()) })
 }
 

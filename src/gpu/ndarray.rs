@@ -48,20 +48,20 @@ impl Tensor {
     /// of axes is known.
     ///
     /// # Errors
-    /// Those of [`read`](Tensor::read).
+    /// Those of [`to_vec_async`](Tensor::to_vec_async).
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn to_array<T: Element>(&self) -> Result<ArrayD<T>> {
-        block_on("Tensor::to_array", self.read_array())
+        block_on("Tensor::to_array", self.to_array_async())
     }
 
     /// As [`to_array`](Tensor::to_array), as a future: the only form in a browser.
     ///
     /// # Errors
-    /// Those of [`read`](Tensor::read).
+    /// Those of [`to_vec_async`](Tensor::to_vec_async).
     #[track_caller]
-    pub fn read_array<T: Element>(&self) -> impl Future<Output = Result<ArrayD<T>>> + use<T> {
-        let (shape, elements) = (self.shape().to_vec(), self.read::<T>());
+    pub fn to_array_async<T: Element>(&self) -> impl Future<Output = Result<ArrayD<T>>> + use<T> {
+        let (shape, elements) = (self.shape().to_vec(), self.to_vec_async::<T>());
         async move {
             let made = ArrayD::from_shape_vec(IxDyn(&shape), elements.await?);
             made.map_err(|error| Error::Shape {

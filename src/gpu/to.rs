@@ -52,8 +52,9 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// As [`Gpu::tensor`] on `gpu`, and as [`read`](Self::read) here. [`Error::Gradient`] if the
-    /// tensor is tracked: no backward crosses devices or shares. Copy [`detach`](Self::detach)ed.
+    /// As [`Gpu::tensor`] on `gpu`, and as [`to_vec_async`](Self::to_vec_async) here.
+    /// [`Error::Gradient`] if the tensor is tracked: no backward crosses devices or shares. Copy
+    /// [`detach`](Self::detach)ed.
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn to(&self, gpu: &Gpu) -> Result<Tensor> {

@@ -169,7 +169,7 @@ impl Tensor {
         let line = MadeFor::or(Location::caller());
         let checked = self.check_counts(counts, axis);
         let begun = match checked.called(REPEAT_ASYNC) {
-            Ok(counts) => Ok((counts.read(), counts, self.clone())),
+            Ok(counts) => Ok((counts.to_vec_async(), counts, self.clone())),
             Err(error) => Err(error),
         };
         async move {
@@ -263,7 +263,7 @@ fn when_counted(
 ) -> impl Future<Output = Result<Tensor>> + use<> {
     let line = MadeFor::or(Location::caller());
     let begin = |(x, ends): (Tensor, Tensor)| {
-        let read = last(&ends)?.map(|count| count.read::<u32>());
+        let read = last(&ends)?.map(|count| count.to_vec_async::<u32>());
         Ok((read, x, ends))
     };
     let begun = counted.and_then(begin);

@@ -30,25 +30,25 @@ impl Tensor {
     /// # async fn show() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open_async(Default::default()).await?;
     /// let t = gpu.tensor(&[1.0_f32, 2.0], &[2])?;
-    /// assert_eq!(t.read::<f32>().await?, [1.0, 2.0]);
+    /// assert_eq!(t.to_vec_async::<f32>().await?, [1.0, 2.0]);
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
+    pub fn to_vec_async<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
         let (span, layout) = self.span();
-        let read = match self.check_element::<T>("read") {
+        let read = match self.check_element::<T>("to_vec_async") {
             Ok(()) => span.start_read::<T>(Vec::new()),
             Err(error) => Err(error),
         };
         async move { picked(read?.elements().await?, &layout) }
     }
 
-    /// As [`read`](Self::read), and waits for the result.
+    /// As [`to_vec_async`](Self::to_vec_async), and waits for the result.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read).
+    /// Those of [`to_vec_async`](Self::to_vec_async).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -70,7 +70,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read). The vector is empty after an error.
+    /// As [`to_vec_async`](Self::to_vec_async). The vector is empty after an error.
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -109,7 +109,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read).
+    /// Those of [`to_vec_async`](Self::to_vec_async).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -136,7 +136,7 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Shape`](Error::Shape) unless there is exactly one element, and those of
-    /// [`read`](Self::read).
+    /// [`to_vec_async`](Self::to_vec_async).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -413,7 +413,7 @@ mod tests {
     #[track_caller]
     fn reads_travel_between_threads_and_bounds_are_written_plainly(t: &Tensor) -> Result<()> {
         fn travels<F: Send + 'static>(_: F) {}
-        travels(t.read::<f32>());
+        travels(t.to_vec_async::<f32>());
         t.slice(0, 1, -1, 1)?.slice(0, None, None, -2)?;
         t.slice(-1, None, 3, 1)?;
         Ok(())

@@ -30,7 +30,7 @@ fn check_trip<T: Element>(element: impl Fn(usize) -> T) {
         let t = tensor(&engine, &elements, &[len]);
         assert_eq!(t.to_vec::<T>().unwrap(), elements, "{len}");
         assert_eq!(
-            block_on("a test", t.read::<T>()).unwrap(),
+            block_on("a test", t.to_vec_async::<T>()).unwrap(),
             elements,
             "{len}"
         );
@@ -99,9 +99,9 @@ fn a_read_sees_what_was_written_before_it_and_nothing_later() {
     let (engine, _sim) = engine();
     let t = tensor(&engine, &[1, 2, 3, 4], &[2, 2]);
     let before = t.version();
-    let first = t.read::<i32>();
+    let first = t.to_vec_async::<i32>();
     t.select(0, 1).unwrap().write(&[7, 8]).unwrap();
-    let (second, unwanted) = (t.read::<i32>(), t.read::<i32>());
+    let (second, unwanted) = (t.to_vec_async::<i32>(), t.to_vec_async::<i32>());
     t.write(&[0; 4]).unwrap();
     drop(unwanted);
     assert_eq!(block_on("a test", second).unwrap(), [1, 2, 7, 8]);

@@ -27,7 +27,7 @@ fn assert_all_lost(gpu: &Gpu, x: &Tensor) {
     assert_lost("in place", x.add_scalar_(1.0));
     assert_lost("write", x.write(&ramp(0, x.len())));
     assert_lost("force", x.force());
-    assert_lost("read", pollster::block_on(x.read::<f32>()));
+    assert_lost("read", pollster::block_on(x.to_vec_async::<f32>()));
     assert_lost("to_vec", x.to_vec::<f32>());
     assert_lost("flush", gpu.flush());
     assert_lost("finish", gpu.finish());
@@ -49,7 +49,7 @@ fn a_device_that_the_app_destroys_is_lost_to_every_call() -> Result<()> {
     let y = (&x + 1.0)?;
     y.force()?;
     let queued = (&y * 2.0)?;
-    let reading = queued.read::<f32>();
+    let reading = queued.to_vec_async::<f32>();
     let buffer = app.buffer(64);
     app.device.destroy();
     assert_lost("a read under way", pollster::block_on(reading));
@@ -67,7 +67,7 @@ fn the_app_may_say_that_the_device_is_lost() -> Result<()> {
     let app = App::open();
     let gpu = app.gpu();
     let x = gpu.tensor(&ramp(0, 100), &[100])?;
-    let reading = (&x + 1.0)?.read::<f32>();
+    let reading = (&x + 1.0)?.to_vec_async::<f32>();
     gpu.notify_lost("the driver was reset");
     assert_lost("a read under way", pollster::block_on(reading));
     assert_all_lost(&gpu, &x);

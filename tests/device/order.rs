@@ -12,11 +12,11 @@ fn a_read_sees_what_was_written_before_it_and_nothing_later() -> Result<()> {
     let gpu = gpu();
     let x = gpu.tensor(&ramp(0, 1000), &[1000])?;
     let doubled = (&x * 2.0)?;
-    let before = x.read::<f32>();
+    let before = x.to_vec_async::<f32>();
     x.fill_(-1.0)?;
-    let between = x.read::<f32>();
+    let between = x.to_vec_async::<f32>();
     x.write(&ramp(5, 1000))?;
-    let after = x.read::<f32>();
+    let after = x.to_vec_async::<f32>();
     assert_eq!(pollster::block_on(after)?, ramp(5, 1000));
     assert_eq!(pollster::block_on(between)?, [-1.0; 1000]);
     assert_eq!(pollster::block_on(before)?, ramp(0, 1000));
@@ -34,7 +34,7 @@ fn what_goes_in_many_pieces_arrives_in_order_with_and_without_staging() -> Resul
                 .for_each(|part| out.extend_from_slice(part));
         })?;
         let doubled = (&x * 2.0)?;
-        let before = x.read::<f32>();
+        let before = x.to_vec_async::<f32>();
         x.write(&ramp(5, data.len()))?;
         assert!(pollster::block_on(before)? == data);
         assert!(floats(&x) == ramp(5, data.len()));
@@ -50,7 +50,7 @@ fn many_reads_are_under_way_and_may_be_forgotten() -> Result<()> {
     let mut reads = Vec::new();
     for i in 0..40 {
         let x = gpu.full(&[1 + i * 500], i as f32, DType::F32)?;
-        let read = x.read::<f32>();
+        let read = x.to_vec_async::<f32>();
         if i % 4 == 3 {
             drop(read);
         } else {

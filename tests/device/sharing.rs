@@ -108,7 +108,7 @@ fn a_pass_of_the_app_reads_and_writes_tensors() -> Result<()> {
     let (gpu, pipeline) = (app.gpu(), app.compute(WGSL));
     let x = (&gpu.tensor(&ramp(0, 1000), &[1000])? + 1.0)?;
     let y = gpu.zeros(&[1000], DType::F32)?;
-    let earlier = x.read::<f32>();
+    let earlier = x.to_vec_async::<f32>();
     let versions = (x.version(), y.version());
     gpu.with_bound(&[(&x, Access::Write), (&y, Access::Write)], |bound| {
         assert_eq!(bound.ranges().len(), 2);

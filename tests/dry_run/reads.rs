@@ -16,7 +16,7 @@ fn a_read_is_an_error_with_its_line() {
         ("item", line!(), |x| x.item::<f32>().map(drop)),
         ("to_vec", line!(), |x| x.to_vec::<f32>().map(drop)),
         ("read", line!(), |x| {
-            pollster::block_on(x.read::<f32>()).map(drop)
+            pollster::block_on(x.to_vec_async::<f32>()).map(drop)
         }),
         ("read_into", line!(), |x| x.read_into::<f32>(&mut vec![])),
         ("read_with", line!(), |x| x.read_with(|_: &[f32]| ())),

@@ -28,7 +28,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
     let mut held = Vec::new();
     let x = Known(gpu.tensor(&numbers(0, 1000), &[1000])?, numbers(0, 1000));
     let mut y = Known(x.0.add_scalar(5)?, numbers(5, 1000));
-    let early = y.0.read::<f32>();
+    let early = y.0.to_vec_async::<f32>();
     let expected = y.1.clone();
     if y.0.write(&numbers(9, 1000)).is_ok() {
         y.1 = numbers(9, 1000);
@@ -42,7 +42,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
         gpu.tensor(&numbers(0, 110_000), &[110_000])?,
         numbers(0, 110_000),
     );
-    let abandoned = big.0.read::<f32>();
+    let abandoned = big.0.to_vec_async::<f32>();
     if y.0.add_scalar_(1).is_ok() {
         y.1.iter_mut().for_each(|value| *value += 1.0);
     }
@@ -63,7 +63,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
         let rows = Known(rows, wanted);
         rows.check(rows.0.to_vec());
     }
-    let (late, later) = (sum.0.read::<f32>(), x.0.read::<f32>());
+    let (late, later) = (sum.0.to_vec_async::<f32>(), x.0.to_vec_async::<f32>());
     x.check(block_on(later));
     sum.check(block_on(late));
     let _ = (gpu.poll(), gpu.finish(), product.force());

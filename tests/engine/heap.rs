@@ -339,7 +339,7 @@ const USES: [Use; 7] = [
         Ok(found)
     },
     |tensor| {
-        let bytes = tensor.read::<f32>();
+        let bytes = tensor.to_vec_async::<f32>();
         drop(tensor);
         let read = pollster::block_on(bytes)?;
         Ok(read.iter().map(|one| one + 1.0).collect())

@@ -282,8 +282,8 @@ fn what_is_evicted_while_the_limit_is_lowered_leaves() {
 fn what_is_read_while_the_limit_is_lowered_is_read() {
     lowered_wherever_it_waits(async |first: &Tensor, last: &Tensor| {
         let sum = first.add(last)?;
-        let read = last.read::<f32>();
-        sum.read::<f32>().await?;
+        let read = last.to_vec_async::<f32>();
+        sum.to_vec_async::<f32>().await?;
         read.await
     });
 }

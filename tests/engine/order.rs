@@ -32,11 +32,11 @@ fn a_read_sees_what_was_there_at_its_call() {
     for options in devices() {
         let (gpu, sim) = open(options);
         let x = gpu.tensor(&numbers(0, 1000), &[1000]).unwrap();
-        let first = x.read::<f32>();
+        let first = x.to_vec_async::<f32>();
         x.add_scalar_(1).unwrap();
-        let second = x.read::<f32>();
+        let second = x.to_vec_async::<f32>();
         x.write(&numbers(500, 1000)).unwrap();
-        let third = x.read::<f32>();
+        let third = x.to_vec_async::<f32>();
         let sum = x.add(&x).unwrap();
         x.fill_(0).unwrap();
         drop(x);

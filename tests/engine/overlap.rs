@@ -189,7 +189,7 @@ fn what_a_reader_waits_for_is_taken_in_while_the_device_copies_the_rest() {
     assert_eq!(created() - before, 2);
 
     // An executor that does not wait for the bytes leaves them to the reader.
-    let later = x.read::<f32>();
+    let later = x.to_vec_async::<f32>();
     gpu.finish().unwrap();
     assert_eq!(created() - before, 8);
     assert!(pollster::block_on(later).unwrap() == values);

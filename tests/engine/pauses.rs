@@ -43,9 +43,9 @@ fn dropped_everywhere<T, F: Future<Output = Result<T>>>(
             let (gpu, sim) = device(maps_slabs);
             let x = gpu.tensor(&numbers(0, 20_000), &[20_000]).unwrap();
             let y = x.neg().unwrap().sum(&[0]).unwrap();
-            let read = y.read::<f32>();
+            let read = y.to_vec_async::<f32>();
             let ended_itself = poll_times(start(&gpu, &x), times);
-            let late = y.read::<f32>();
+            let late = y.to_vec_async::<f32>();
             assert_eq!(pollster::block_on(late).unwrap(), [-199_990_000.0]);
             assert_eq!(pollster::block_on(read).unwrap(), [-199_990_000.0]);
             x.write(&numbers(1, 20_000)).unwrap();
@@ -63,7 +63,7 @@ fn dropped_everywhere<T, F: Future<Output = Result<T>>>(
 
 #[test]
 fn a_read_may_be_dropped_wherever_it_waits() {
-    watched(|| dropped_everywhere(|_, x| x.read::<f32>()));
+    watched(|| dropped_everywhere(|_, x| x.to_vec_async::<f32>()));
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn several_reads_dropped_in_turn_leave_no_staging_behind() {
         let (gpu, sim) = device(true);
         let x = gpu.tensor(&numbers(0, 100), &[100]).unwrap();
         for times in (0..12).cycle().take(300) {
-            let read = x.read::<f32>();
-            let other = x.read::<f32>();
+            let read = x.to_vec_async::<f32>();
+            let other = x.to_vec_async::<f32>();
             poll_times(read, times);
             poll_times(other, times / 2);
             gpu.poll().unwrap();
@@ -199,7 +199,7 @@ fn kept_everywhere<T, F: Future<Output = Result<T>>>(start: impl Fn(&Gpu, &lapid
 
 #[test]
 fn a_read_that_is_kept_unpolled_keeps_nobody_waiting() {
-    watched(|| kept_everywhere(|_, x| x.read::<f32>()));
+    watched(|| kept_everywhere(|_, x| x.to_vec_async::<f32>()));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn threads_finish_what_others_keep() {
                     let mut kept = Vec::new();
                     for round in 0..30_usize {
                         let y = x.add_scalar(round as f32).unwrap();
-                        let mut read = Box::pin(y.read::<f32>());
+                        let mut read = Box::pin(y.to_vec_async::<f32>());
                         let is_ready = read.as_mut().poll(&mut context).is_ready();
                         if !is_ready && (thread + round) % 3 > 0 {
                             kept.push((round, read));

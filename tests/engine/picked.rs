@@ -201,7 +201,7 @@ fn a_pass_that_is_dropped_loses_no_row() {
         let table = gpu.backed(source, &[ROWS, WIDTH], DType::U32).unwrap();
         let tokens = gpu.tensor(&[400_u32, 2], &[2]).unwrap();
         let made = table.embedding(&tokens).unwrap();
-        let mut read = Box::pin(made.read::<u32>());
+        let mut read = Box::pin(made.to_vec_async::<u32>());
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..polls {
             if read.as_mut().poll(&mut context).is_ready() {

@@ -37,7 +37,7 @@ fn a_steady_loop_makes_nothing_after_three_rounds() {
             let x = gpu.tensor(&numbers(round, 100), &[100]).unwrap();
             let y = weights.add(&x).unwrap().maximum_scalar(3).unwrap();
             let sums = y.sum(&[1]).unwrap();
-            let (late, sums) = (y.read::<f32>(), sums.to_vec::<f32>().unwrap());
+            let (late, sums) = (y.to_vec_async::<f32>(), sums.to_vec::<f32>().unwrap());
             assert_eq!(sums.len(), 300);
             assert_eq!(block_on(late).unwrap().len(), 30_000);
             let counters = sim.counters();
@@ -58,8 +58,8 @@ fn reads_that_nobody_awaits_cost_no_buffer_each() {
     let (gpu, sim) = open(options());
     let x = gpu.zeros(&[1000], DType::F32).unwrap();
     for _ in 0..200 {
-        drop(x.read::<f32>());
-        let mut read = Box::pin(x.read::<f32>());
+        drop(x.to_vec_async::<f32>());
+        let mut read = Box::pin(x.to_vec_async::<f32>());
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         // Submitted and then dropped.
         let _ = read.as_mut().poll(&mut context);
@@ -158,7 +158,7 @@ fn an_operand_that_nobody_else_holds_gives_its_room_to_the_result() {
 fn a_result_that_took_over_its_operand_can_be_read_and_the_operands_reads_too() {
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
-    let before = x.read::<f32>();
+    let before = x.to_vec_async::<f32>();
     let y = x.add_scalar(1).unwrap();
     drop(x);
     assert_eq!(y.to_vec::<f32>().unwrap(), numbers(1, 64));

@@ -94,7 +94,7 @@ fn what_is_left_behind_keeps_its_place_in_the_order() {
     let holder = gpu.zeros(&BIG, DType::F32).unwrap();
     holder.force().unwrap();
     let small = gpu.tensor(&numbers(0, 4), &[4]).unwrap();
-    let before = small.read::<f32>();
+    let before = small.to_vec_async::<f32>();
     // Reads the current value of `small`, and is refused.
     let big = small
         .view_as(&[4, 1])
@@ -109,7 +109,7 @@ fn what_is_left_behind_keeps_its_place_in_the_order() {
         .unwrap()
         .add_scalar(1)
         .unwrap();
-    let after = small.read::<f32>();
+    let after = small.to_vec_async::<f32>();
     assert_eq!(unrelated.to_vec::<f32>().unwrap(), numbers(4, 4));
     assert!(
         is_out_of_memory(block_on(after)),
@@ -152,7 +152,7 @@ fn the_parts_of_a_read_arrive_in_order() {
         for nth in 1..=refusals {
             sim.arm(Fault::once(Site::CreateBuffer, nth, FaultKind::OutOfMemory));
         }
-        let early = x.read::<f32>();
+        let early = x.to_vec_async::<f32>();
         gpu.flush().unwrap();
         let late = x.to_vec::<f32>();
         sim.disarm();

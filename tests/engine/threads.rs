@@ -32,12 +32,12 @@ fn work(gpu: &lapidary::Gpu, thread: usize, round: usize) -> (Tensor, Vec<f32>) 
     let start = thread * 1000 + round;
     let x = gpu.tensor(&numbers(start, 500), &[500]).unwrap();
     let y = x.add_scalar(1).unwrap();
-    let read = x.read::<f32>();
+    let read = x.to_vec_async::<f32>();
     drop(x);
     let z = y.add(&y.flip(&[0]).unwrap()).unwrap();
     y.fill_(3).unwrap();
     assert_eq!(block_on(read).unwrap(), numbers(start, 500));
-    drop(z.read::<f32>());
+    drop(z.to_vec_async::<f32>());
     let expected = vec![(2 * start + 501) as f32; 500];
     assert_eq!(z.to_vec::<f32>().unwrap(), expected);
     assert_eq!(y.to_vec::<f32>().unwrap(), [3.0; 500]);
@@ -121,7 +121,7 @@ fn tensors_and_reads_outlive_the_gpu_and_each_other() {
         let (gpu, sim) = open(options());
         let x = gpu.tensor(&numbers(0, 100), &[100]).unwrap();
         let y = x.neg().unwrap();
-        let read = x.read::<f32>();
+        let read = x.to_vec_async::<f32>();
         drop(gpu);
         drop(x);
         let other = std::thread::spawn(move || block_on(read).unwrap());

@@ -68,7 +68,7 @@ fn views_of_a_tensor_become_arrays_of_what_they_show() {
         .unwrap();
     let back: Array<i32, Ix3> = tensor.to_array().unwrap().into_dimensionality().unwrap();
     assert_eq!(back, array.permuted_axes([2, 0, 1]));
-    let waited: ArrayD<i32> = pollster::block_on(tensor.read_array()).unwrap();
+    let waited: ArrayD<i32> = pollster::block_on(tensor.to_array_async()).unwrap();
     assert_eq!(waited, back.into_dyn());
     assert!(matches!(tensor.to_array::<f32>(), Err(Error::DType { .. })));
 }

@@ -235,7 +235,7 @@ fn start_read(w: &mut World) -> Result<()> {
     if w.reads.len() == 8 {
         w.await_one();
     }
-    let read = Box::pin(held.tensor.read::<u32>());
+    let read = Box::pin(held.tensor.to_vec_async::<u32>());
     w.reads.push(Reading {
         read,
         expected: held.values(),

@@ -220,7 +220,7 @@ pub(crate) type Read = std::pin::Pin<Box<dyn Future<Output = Result<Vec<f64>>> +
 
 pub(crate) fn read(tensor: &Tensor) -> Read {
     fn as_numbers<T: Number>(tensor: &Tensor) -> Read {
-        let read = tensor.read::<T>();
+        let read = tensor.to_vec_async::<T>();
         Box::pin(async move { Ok(read.await?.into_iter().map(T::to_f64).collect()) })
     }
     match tensor.dtype() {

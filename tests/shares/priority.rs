@@ -123,7 +123,7 @@ fn what_is_cancelled_does_not_run_and_others_do() {
     let inner = job.share("inner", Share::guaranteed(0)).unwrap();
     let queued = [&job, &inner].map(|gpu| gpu.buffer_zeroed(4096).unwrap());
     let other = frame.buffer_zeroed(4096).unwrap();
-    let read = done.read::<u32>();
+    let read = done.to_vec_async::<u32>();
     job.memory().cancel_share().unwrap();
     for buffer in &queued {
         let error = buffer.force().unwrap_err();

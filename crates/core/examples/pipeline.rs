@@ -98,7 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .run_one()?;
         // The device starts while the host prepares the next frame.
         gpu.flush()?;
-        in_flight.push_back(counted.read::<u32>());
+        in_flight.push_back(counted.to_vec_async::<u32>());
         if in_flight.len() > IN_FLIGHT {
             let oldest = in_flight.pop_front().ok_or("a frame is in flight")?;
             counts.push(pollster::block_on(oldest)?);

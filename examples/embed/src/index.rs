@@ -72,7 +72,7 @@ impl Index {
         }
         let count = count.min(self.entries.len());
         let (scores, which) = self.vectors.matmul(query)?.top_k(count, 0, true)?;
-        let (scores, which) = (scores.read::<f32>(), which.read::<u32>());
+        let (scores, which) = (scores.to_vec_async::<f32>(), which.to_vec_async::<u32>());
         let (scores, which) = (scores.await?, which.await?);
         let hit = |(score, at): (f32, u32)| {
             Some(Hit {

@@ -171,7 +171,7 @@ impl Model {
                 Some(batch) => {
                     let texts: Vec<&Tokens> =
                         batch.texts.iter().map(|&text| &tokens[text]).collect();
-                    Some((batch, self.encoder.encode(&texts)?.read::<f32>()))
+                    Some((batch, self.encoder.encode(&texts)?.to_vec_async::<f32>()))
                 }
                 None => None,
             };
@@ -204,7 +204,9 @@ impl Model {
     /// Identifies this model, also among models of the same sizes: a checksum of its description
     /// and of one small tensor. It does not depend on the precision of the weights.
     pub async fn id(&self) -> Result<u64> {
-        Ok(self.described.with(&self.encoder.sample().read().await?))
+        Ok(self
+            .described
+            .with(&self.encoder.sample().to_vec_async().await?))
     }
 
     pub fn gpu(&self) -> &Gpu {

@@ -66,7 +66,7 @@ fn numbers(gpu: &Gpu, shape: &[usize], seed: u32) -> Result<Tensor> {
 }
 
 async fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
-    tensor.cast(DType::F32)?.read::<f32>().await
+    tensor.cast(DType::F32)?.to_vec_async::<f32>().await
 }
 
 async fn all_of(tensors: &[Tensor]) -> Result<Vec<f32>> {
@@ -81,24 +81,27 @@ async fn round_trip(gpu: &Gpu) -> Result<Vec<f32>> {
     let mut all = Vec::new();
     all.extend(
         gpu.tensor(&[1.5_f32, -2.0, 3.25], &[3])?
-            .read::<f32>()
+            .to_vec_async::<f32>()
             .await?,
     );
-    let ints = gpu.tensor(&[i32::MIN, -1, 7], &[3])?.read::<i32>().await?;
+    let ints = gpu
+        .tensor(&[i32::MIN, -1, 7], &[3])?
+        .to_vec_async::<i32>()
+        .await?;
     all.extend(ints.iter().map(|&int| int as f32));
     let bytes = gpu
         .tensor(&[1_u8, 2, 255, 4, 5], &[5])?
-        .read::<u8>()
+        .to_vec_async::<u8>()
         .await?;
     all.extend(bytes.iter().map(|&byte| f32::from(byte)));
     let bools = gpu
         .tensor(&[true, false, true], &[3])?
-        .read::<bool>()
+        .to_vec_async::<bool>()
         .await?;
     all.extend(bools.iter().map(|&bool| f32::from(u8::from(bool))));
     // An upload and a read through several chunks of staging memory.
     let many: Vec<u32> = (0..5 << 20).collect();
-    let back = gpu.tensor(&many, &[5 << 20])?.read::<u32>().await?;
+    let back = gpu.tensor(&many, &[5 << 20])?.to_vec_async::<u32>().await?;
     all.push(f32::from(u8::from(back == many)));
     Ok(all)
 }
@@ -251,7 +254,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
     }
     let mut sums = Vec::new();
     for tensor in &kept {
-        sums.extend(tensor.mean(&[0, 1])?.read::<f32>().await?);
+        sums.extend(tensor.mean(&[0, 1])?.to_vec_async::<f32>().await?);
     }
     let memory = gpu.memory().stats();
     // Most of the 32 MiB were evicted, and the limit held.

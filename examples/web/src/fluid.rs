@@ -100,7 +100,7 @@ impl Simulation {
     /// The amount of dye, for tests: red, green and blue.
     pub async fn dye(&self) -> Result<Vec<f32>, JsError> {
         let sums = self.fluid.now().dye().sum(&[0, 1]).map_err(told)?;
-        sums.read::<f32>().await.map_err(told)
+        sums.to_vec_async::<f32>().await.map_err(told)
     }
 }
 
@@ -114,7 +114,7 @@ impl Simulation {
             .gpu
             .with_bound_async(&used, |bound| vec![self.draw(bound)]);
         drawn.await?;
-        self.pixels.read::<u8>().await
+        self.pixels.to_vec_async::<u8>().await
     }
 
     /// Draws the first bound tensor, and copies the picture into the second.

@@ -93,7 +93,7 @@ async fn blocking(gpu: &Gpu) -> Told {
         )?;
     }
     check(
-        y.read::<f32>().await.map_err(text)? == vec![3.0; 1000],
+        y.to_vec_async::<f32>().await.map_err(text)? == vec![3.0; 1000],
         "the value is there afterwards",
     )?;
     // More than staging holds: refused by the blocking form, and uploaded in pieces by the other.
@@ -104,7 +104,7 @@ async fn blocking(gpu: &Gpu) -> Told {
     }
     let tensor = gpu.tensor_async(&many, &[20 << 20]).await.map_err(text)?;
     check(
-        tensor.read::<u32>().await.map_err(text)? == many,
+        tensor.to_vec_async::<u32>().await.map_err(text)? == many,
         "80 MiB come back",
     )?;
     tensor.write_async(&many[..]).await.map_err(text)?;
@@ -146,7 +146,7 @@ async fn refusals(gpu: &Gpu) -> Told {
     let sum = kept[0]
         .sum(&[0, 1])
         .map_err(text)?
-        .read::<f32>()
+        .to_vec_async::<f32>()
         .await
         .map_err(text)?;
     check(sum == [262_144.0], "what there was is still there")?;
@@ -171,7 +171,7 @@ async fn loss(gpu: &Gpu) -> Told {
     let gone = gpu.ones(&[1000], DType::F32).map_err(text)?;
     gone.force_async().await.map_err(text)?;
     destroy_devices();
-    let lost = match gone.read::<f32>().await {
+    let lost = match gone.to_vec_async::<f32>().await {
         Err(error @ Error::DeviceLost { .. }) => error.to_string(),
         other => {
             return Err(format!(
@@ -182,11 +182,11 @@ async fn loss(gpu: &Gpu) -> Told {
     };
     let recovered = gpu.reopen_async().await.map_err(text)?;
     check(
-        kept.read::<f32>().await.map_err(text)? == [1.0, 2.0, 3.0],
+        kept.to_vec_async::<f32>().await.map_err(text)? == [1.0, 2.0, 3.0],
         "what the host had is back",
     )?;
     check(
-        gone.read::<f32>().await.is_err(),
+        gone.to_vec_async::<f32>().await.is_err(),
         "what only the device had is gone",
     )?;
     check(
@@ -224,7 +224,7 @@ async fn least_limits() -> Told {
         let read = y
             .narrow(0, at, 4)
             .map_err(text)?
-            .read::<i32>()
+            .to_vec_async::<i32>()
             .await
             .map_err(text)?;
         let wanted: Vec<i32> = (at as i32..at as i32 + 4).map(|i| i * 3 + 1).collect();
@@ -236,7 +236,7 @@ async fn least_limits() -> Told {
     let most = y
         .max(&[0])
         .map_err(text)?
-        .read::<i32>()
+        .to_vec_async::<i32>()
         .await
         .map_err(text)?;
     check(most == [(len - 1) * 3 + 1], "the largest of 40 Mi elements")?;

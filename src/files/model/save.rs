@@ -32,7 +32,7 @@ impl Files<'_> {
     /// # Errors
     /// [`Error::Model`] when two tensors have one name, when the file cannot be written, or when a
     /// tensor was written to meanwhile. [`Error::Foreign`] for a tensor of another `Gpu`. The
-    /// errors of [`read`](Tensor::read).
+    /// errors of [`to_vec_async`](Tensor::to_vec_async).
     #[track_caller]
     pub fn save_model(
         self,

@@ -241,7 +241,7 @@ fn reading(world: &World, is_evicted: bool) -> Stopped {
     if is_evicted {
         held.tensor.evict().unwrap();
     }
-    let (read, words) = (held.tensor.read::<u32>(), held.words.clone());
+    let (read, words) = (held.tensor.to_vec_async::<u32>(), held.words.clone());
     let read = async move {
         let read = read.await?;
         assert!(read == words, "a wrong value is read");

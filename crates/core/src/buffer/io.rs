@@ -24,23 +24,23 @@ impl Buffer {
     /// # async fn show() -> lapidary_core::Result<()> {
     /// # let gpu = lapidary_core::Gpu::open_async(Default::default()).await?;
     /// let buffer = gpu.buffer_from(&[1.0_f32, 2.0])?;
-    /// assert_eq!(buffer.read::<f32>().await?, [1.0, 2.0]);
+    /// assert_eq!(buffer.to_vec_async::<f32>().await?, [1.0, 2.0]);
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn read<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
-        let read = match self.check_elements::<T>("read") {
+    pub fn to_vec_async<T: Element>(&self) -> impl Future<Output = Result<Vec<T>>> + use<T> {
+        let read = match self.check_elements::<T>("to_vec_async") {
             Ok(()) => self.start_read::<T>(Vec::new()),
             Err(error) => Err(error),
         };
         async move { read?.elements().await }
     }
 
-    /// As [`read`](Self::read), and waits for the result.
+    /// As [`to_vec_async`](Self::to_vec_async), and waits for the result.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`to_vec_async`](Self::to_vec_async).
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
@@ -52,7 +52,7 @@ impl Buffer {
     /// its memory is reused. For programs that read every frame.
     ///
     /// # Errors
-    /// As [`read`](Self::read). The vector is empty after an error.
+    /// As [`to_vec_async`](Self::to_vec_async). The vector is empty after an error.
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn read_into<T: Element>(&self, elements: &mut Vec<T>) -> Result<()> {
@@ -75,7 +75,7 @@ impl Buffer {
     /// is lost.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As [`to_vec_async`](Self::to_vec_async).
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn read_with<T: Element, R>(&self, look: impl FnOnce(&[T]) -> R) -> Result<R> {

@@ -106,7 +106,7 @@ impl Pieces {
     /// the buffers.
     ///
     /// # Errors
-    /// Those of [`Buffer::read`].
+    /// Those of [`Buffer::to_vec_async`].
     pub async fn next(&mut self, look: &mut impl FnMut(&[u8], Seen) -> bool) -> Result<Next> {
         self.read_ahead(AHEAD)?;
         let Ahead { read, landing } = match self.ahead.pop_front() {

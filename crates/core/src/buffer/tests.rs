@@ -36,7 +36,7 @@ fn what_is_written_is_read_also_through_slices_and_copies() {
     assert_eq!(all.to_vec::<u32>().unwrap(), [1, 2, 7, 8]);
     assert_eq!(copy.to_vec::<u32>().unwrap(), [3, 4]);
     assert!(!copy.shares_memory_with(&all));
-    let bytes = pollster::block_on(half.read::<i8>());
+    let bytes = pollster::block_on(half.to_vec_async::<i8>());
     assert_eq!(bytes.unwrap(), [7, 0, 0, 0, 8, 0, 0, 0]);
     let seen = all.read_with(|words: &[u32]| words.iter().sum::<u32>());
     assert_eq!(seen.unwrap(), 18);

@@ -64,7 +64,8 @@ impl Buffer {
     /// ```
     ///
     /// # Errors
-    /// As [`buffer_from`](Gpu::buffer_from) on `gpu`, and as [`read`](Self::read) here.
+    /// As [`buffer_from`](Gpu::buffer_from) on `gpu`, and as [`to_vec_async`](Self::to_vec_async)
+    /// here.
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn to(&self, gpu: &Gpu) -> Result<Buffer> {

@@ -329,7 +329,7 @@ impl Snapshot {
         let text = format!(
             "{commands} commands ran in {submissions} submissions, fewer than 4 in each. Reading, forcing or \
              flushing in a loop makes the host and the device wait for each other. Read less often, or keep \
-             several reads under way (`Tensor::read`)."
+             several reads under way (`Tensor::to_vec_async`)."
         );
         Some(about_time(Topic::Flushing, text))
     }
