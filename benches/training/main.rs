@@ -1,11 +1,10 @@
-//! Training of a transformer with recorded gradients. The bench compares its speed with a backward
-//! by hand, and its memory with PyTorch's. It measures its time within less memory, and where the
-//! time goes.
+//! Training of a transformer with recorded gradients. The bench compares its memory with PyTorch's.
+//! It measures its time within less memory, and where the time goes. The bench `gradients` compares
+//! recorded gradients with a backward by hand.
 //!
 //! ```text
 //! cargo bench --bench training [-- kernels]    # only where the time goes
 //! cargo bench --bench training --features sim -- card    # the budgets on a simulated card
-//! cargo bench --bench training --features sim -- host    # the host's part of a step
 //! PATH=/folder/of/a/venv/bin:$PATH cargo bench --bench training     # with PyTorch 2.5.1 in it
 //! ```
 //!
@@ -13,13 +12,10 @@
 //! run in turns, so that noise hits each; the best of each counts.
 
 mod budgets;
-mod by_hand;
 #[cfg(feature = "sim")]
 mod card;
-mod hand;
 mod kernels;
 mod model;
-mod products;
 #[cfg(feature = "sim")]
 #[path = "../simulated/card.rs"]
 mod simulated_card;
@@ -45,16 +41,11 @@ fn main() -> Result<()> {
     if has_word("card") {
         return tell_of_card();
     }
-    if has_word("host") {
-        return tell_of_host();
-    }
     let gpu = Gpu::open(Options::from_env().unwrap())?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
     if has_word("kernels") {
         return kernels::tell(&gpu);
     }
-    by_hand::compare(&gpu, true)?;
-    products::compare(&gpu)?;
     kernels::tell(&gpu)?;
     let is_software = gpu.caps().kind == AdapterKind::Cpu;
     drop(gpu);
@@ -63,26 +54,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The host's part of a step: on a simulated device whose work takes no time.
-#[cfg(feature = "sim")]
-fn tell_of_host() -> Result<()> {
-    use lapidary::sim::{SimMode, SimOptions};
-    let device = SimOptions {
-        mode: SimMode::SizesOnly,
-        ..SimOptions::default()
-    };
-    let (gpu, _sim) = Gpu::simulated_with(device, Options::from_env().unwrap())?;
-    by_hand::compare(&gpu, false)
-}
-
 #[cfg(not(feature = "sim"))]
-fn tell_of_host() -> Result<()> {
-    println!("The words `card` and `host` need `--features sim`.");
+fn tell_of_card() -> Result<()> {
+    println!("The word `card` needs `--features sim`.");
     Ok(())
 }
-
-#[cfg(not(feature = "sim"))]
-use tell_of_host as tell_of_card;
 
 /// The same step in PyTorch on the CPU or a card, if there is one.
 fn beside_pytorch(peak_bytes: u64, device: &str) {

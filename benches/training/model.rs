@@ -168,7 +168,7 @@ impl Model {
         logits.cross_entropy(&batch.next, None, Default::default())
     }
 
-    pub(crate) fn embedded(&self, words: &Tensor) -> Result<Tensor> {
+    fn embedded(&self, words: &Tensor) -> Result<Tensor> {
         let Sizes {
             width,
             length,
@@ -182,11 +182,11 @@ impl Model {
 }
 
 impl Pair {
-    pub(crate) fn apply(&self, x: &Tensor) -> Result<Tensor> {
+    fn apply(&self, x: &Tensor) -> Result<Tensor> {
         x.matmul_with(&self.weight, &Epilogue::new().bias(&self.bias))
     }
 
-    pub(crate) fn normalize(&self, x: &Tensor) -> Result<Tensor> {
+    fn normalize(&self, x: &Tensor) -> Result<Tensor> {
         let (weight, bias) = (Some(&self.weight), Some(&self.bias));
         x.layer_norm(self.weight.shape(), weight, bias, EPS)
     }
@@ -205,7 +205,7 @@ impl Block {
 }
 
 /// Queries, keys and values of shape `[batch, heads, length, size]`: views.
-pub(crate) fn heads(qkv: &Tensor, sizes: &Sizes) -> Result<[Tensor; 3]> {
+fn heads(qkv: &Tensor, sizes: &Sizes) -> Result<[Tensor; 3]> {
     let all = qkv
         .view_as(&[sizes.batch, sizes.length, 3, sizes.heads, sizes.size()])?
         .permute(&[2, 0, 3, 1, 4])?;
@@ -213,7 +213,7 @@ pub(crate) fn heads(qkv: &Tensor, sizes: &Sizes) -> Result<[Tensor; 3]> {
 }
 
 /// The heads side by side again, with a row for each position.
-pub(crate) fn rows(heads: &Tensor, sizes: &Sizes) -> Result<Tensor> {
+fn rows(heads: &Tensor, sizes: &Sizes) -> Result<Tensor> {
     let rows = heads.permute(&[0, 2, 1, 3])?;
     rows.reshape(&[sizes.rows(), sizes.width])
 }
