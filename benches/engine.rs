@@ -13,7 +13,7 @@
 
 use std::time::Instant;
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::{DType, Gpu, Options, Result, Tensor};
 
@@ -107,7 +107,7 @@ fn measure(gpu: &Gpu) -> Result<()> {
         gpu.flush()
     })?;
     gpu.memory().keep_history(0);
-    let only = gpu.share("only", Share::guaranteed(0))?;
+    let only = gpu.share("only", ShareOptions::guaranteed(0))?;
     report(gpu, "in the only share: created, placed, dropped", || {
         create(&only, &mut kept)
     })

@@ -1,7 +1,5 @@
 //! Jobs: work that is admitted when the memory that it needs is free: see [`Jobs`].
 
-use std::ops::Deref;
-
 use lapidary_core::Result;
 pub use lapidary_core::jobs::{Job, JobUse};
 
@@ -29,11 +27,7 @@ pub struct Jobs(lapidary_core::jobs::Jobs);
 
 /// An admitted job: a [`Gpu`] of the job's share. The job ends when this is dropped. Tensors that
 /// live on then are guaranteed nothing.
-#[derive(Debug)]
-pub struct Running {
-    gpu: Gpu,
-    core: lapidary_core::jobs::Running,
-}
+pub type Running = lapidary_core::jobs::Running<Gpu>;
 
 impl Jobs {
     /// Waits until a job may run.
@@ -42,7 +36,7 @@ impl Jobs {
     /// As [`lapidary_core::jobs::Jobs::admit`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn admit(&self, job: Job) -> Result<Running> {
-        self.0.admit(job).map(Running::over)
+        Ok(self.0.admit(job)?.map(Gpu::over))
     }
 
     /// As [`admit`](Self::admit), as a future: the only form in a browser.
@@ -50,7 +44,7 @@ impl Jobs {
     /// # Errors
     /// As [`admit`](Self::admit).
     pub async fn admit_async(&self, job: Job) -> Result<Running> {
-        self.0.admit_async(job).await.map(Running::over)
+        Ok(self.0.admit_async(job).await?.map(Gpu::over))
     }
 
     /// The jobs that wait and those that run, in the order of their arrival.
@@ -61,26 +55,6 @@ impl Jobs {
     /// Cancels a job: see [`lapidary_core::jobs::Jobs::cancel`]. `false` if there is no such job.
     pub fn cancel(&self, id: u64) -> bool {
         self.0.cancel(id)
-    }
-}
-
-impl Running {
-    fn over(core: lapidary_core::jobs::Running) -> Running {
-        let gpu = Gpu::over(lapidary_core::Gpu::clone(&core));
-        Running { gpu, core }
-    }
-
-    /// The number of the job, for [`Jobs::cancel`].
-    pub fn id(&self) -> u64 {
-        self.core.id()
-    }
-}
-
-impl Deref for Running {
-    type Target = Gpu;
-
-    fn deref(&self) -> &Gpu {
-        &self.gpu
     }
 }
 

@@ -132,7 +132,16 @@ mod tensor;
 pub use lapidary_core::{
     Advice, Budget, Buffer, DType, Element, Error, GpuMemory, Options, Residency, Result, Source,
 };
-pub use lapidary_core::{alloc, failure, interop, shares, stats, stores, units};
+pub use lapidary_core::{alloc, failure, interop, stats, stores, units};
+
+/// Shares of a device's memory, with guarantees and ceilings: see [`Gpu::share`].
+pub mod shares {
+    pub use lapidary_core::shares::{Amount, ShareOptions, ShareUse, Watermark, WatermarkGuard};
+
+    /// A share of a device's memory: a [`Gpu`](crate::Gpu) with a guarantee and a ceiling of its
+    /// own.
+    pub type Share = lapidary_core::shares::Share<crate::Gpu>;
+}
 
 /// Adapters, what a device can do, and the compilers of kernels.
 pub mod adapter {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::{Budget, Buffer, Gpu, Residency, Result};
 
 use crate::{MIB, ROUNDS, filled, median, on_device, ratio};
@@ -22,8 +22,8 @@ pub(crate) fn compare(open: impl Fn(u64) -> Result<Gpu>) -> Result<Duration> {
     let (mut claims, mut moves) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let gpu = open(budget_bytes)?;
-        let frame = gpu.share("frame", Share::guaranteed(BYTES))?;
-        let job = gpu.share("job", Share::guaranteed(0))?;
+        let frame = gpu.share("frame", ShareOptions::guaranteed(BYTES))?;
+        let job = gpu.share("job", ShareOptions::guaranteed(0))?;
         let lent = filled(&job, 90)?;
         let begun = Instant::now();
         let wanted: Vec<_> = (0..CLAIMED)

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::{Budget, Buffer, DType, Gpu, Options, Residency, Result, Tensor};
 
 const MIB: u64 = 1 << 20;
@@ -107,8 +107,8 @@ fn make_and_drop(gpu: &Gpu) -> Result<Duration> {
 
 fn cost() -> Result<()> {
     let (alone, among) = (open(None)?, open(None)?);
-    let share = among.share("share", Share::guaranteed(MIB))?;
-    let inner = share.share("inner", Share::guaranteed(0).with_ceiling(1 << 40))?;
+    let share = among.share("share", ShareOptions::guaranteed(MIB))?;
+    let inner = share.share("inner", ShareOptions::guaranteed(0).with_ceiling(1 << 40))?;
     let rows = [
         ("no share", &alone),
         ("beside shares", &among),
@@ -155,8 +155,8 @@ fn on_device(buffers: &[Buffer]) -> usize {
 fn fairness() -> Result<()> {
     let gpu = open(Some(64 * MIB))?;
     let shares = [
-        gpu.share("a", Share::guaranteed(0))?,
-        gpu.share("b", Share::guaranteed(0))?,
+        gpu.share("a", ShareOptions::guaranteed(0))?,
+        gpu.share("b", ShareOptions::guaranteed(0))?,
     ];
     let buffers = [
         filled(&shares[0], COMPETING)?,
@@ -191,7 +191,7 @@ fn fairness() -> Result<()> {
 }
 
 /// What a job does until it should stop. Returns how often it did that.
-type Work = fn(Gpu, &AtomicBool) -> Result<usize>;
+type Work = fn(Share, &AtomicBool) -> Result<usize>;
 
 /// The time of a frame (one small kernel and its read-back) beside a job that never pauses.
 fn latency() -> Result<()> {
@@ -214,11 +214,11 @@ fn latency() -> Result<()> {
 
 fn frames(name: &str, budget_bytes: Option<u64>, job: Option<(i8, Work)>) -> Result<()> {
     let gpu = open(budget_bytes)?;
-    let frame = gpu.share("frame", Share::guaranteed(MIB))?;
+    let frame = gpu.share("frame", ShareOptions::guaranteed(MIB))?;
     let stops = AtomicBool::new(false);
     let (mut times, steps) = thread::scope(|scope| {
         let job = job.map(|(priority, work)| {
-            let job = gpu.share("job", Share::guaranteed(0).with_priority(priority))?;
+            let job = gpu.share("job", ShareOptions::guaranteed(0).with_priority(priority))?;
             let stops = &stops;
             Ok(scope.spawn(move || work(job, stops)))
         });
@@ -268,7 +268,7 @@ fn frame_times(frame: &Gpu) -> Result<Vec<Duration>> {
 }
 
 /// Multiplies matrices, 16 a round.
-fn multiply(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+fn multiply(job: Share, stops: &AtomicBool) -> Result<usize> {
     let w = job.rand_normal(&[512, 512], 0.0, 0.04, 1, DType::F32)?;
     let (mut x, mut done) = (w.copy()?, 0);
     while !stops.load(Ordering::Relaxed) {
@@ -282,7 +282,7 @@ fn multiply(job: Gpu, stops: &AtomicBool) -> Result<usize> {
 }
 
 /// Makes one large buffer, and restores the many small ones that were evicted for it.
-fn evict_and_restore(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+fn evict_and_restore(job: Share, stops: &AtomicBool) -> Result<usize> {
     let small = filled(&job, HELD)?;
     let mut done = 0;
     while !stops.load(Ordering::Relaxed) {
@@ -296,7 +296,7 @@ fn evict_and_restore(job: Gpu, stops: &AtomicBool) -> Result<usize> {
 }
 
 /// Has room for one of two buffers, and needs both in turn.
-fn move_large(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+fn move_large(job: Share, stops: &AtomicBool) -> Result<usize> {
     let words = vec![7_u32; (MOVED_BYTES / 4) as usize];
     let buffers = [job.buffer_from(&words)?, job.buffer_from(&words)?];
     let mut done = 0;
@@ -309,7 +309,7 @@ fn move_large(job: Gpu, stops: &AtomicBool) -> Result<usize> {
 }
 
 /// Drops a matrix and computes it again.
-fn compute_again(job: Gpu, stops: &AtomicBool) -> Result<usize> {
+fn compute_again(job: Share, stops: &AtomicBool) -> Result<usize> {
     let w = job.rand_normal(&[512, 512], 0.0, 0.04, 1, DType::F32)?;
     let product = |w: &Tensor| (1..AGAIN).try_fold(w.matmul(w)?, |x, _| x.matmul(w));
     let made = product(&w)?;

@@ -1,7 +1,9 @@
 //! Shares of the device, and tensors that go from one to another.
 
 use lapidary_core::Result;
-use lapidary_core::shares::Share;
+use lapidary_core::shares::ShareOptions;
+
+use crate::shares::Share;
 
 use super::Gpu;
 
@@ -11,12 +13,12 @@ impl Gpu {
     ///
     /// ```no_run
     /// use lapidary::DType;
-    /// use lapidary::shares::{Amount, Share};
+    /// use lapidary::shares::{Amount, ShareOptions};
     /// # fn main() -> lapidary::Result<()> {
     /// # let gpu = lapidary::Gpu::open(Default::default())?;
     ///
-    /// let preview = gpu.share("preview", Share::guaranteed(64 << 20))?;
-    /// let job = gpu.share("job", Share::guaranteed(0).with_ceiling(Amount::OfBudget(75)))?;
+    /// let preview = gpu.share("preview", ShareOptions::guaranteed(64 << 20))?;
+    /// let job = gpu.share("job", ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(75)))?;
     /// let x = job.zeros(&[1024, 1024], DType::F32)?;
     /// let y = x.matmul(&x)?; // counts for `job`, too
     /// let shown = y.to(&preview)?;
@@ -27,7 +29,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As [`lapidary_core::Gpu::share`].
-    pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
-        self.0.share(name, share).map(Gpu)
+    pub fn share(&self, name: &str, options: ShareOptions) -> Result<Share> {
+        Ok(self.0.share(name, options)?.map(Gpu))
     }
 }

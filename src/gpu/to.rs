@@ -16,10 +16,10 @@ impl Tensor {
     /// flows through a loan: in the borrower's share it is a tensor without a history.
     ///
     /// ```no_run
-    /// # use lapidary::shares::Share;
+    /// # use lapidary::shares::ShareOptions;
     /// # fn demo(gpu: &lapidary::Gpu) -> lapidary::Result<()> {
     /// let weight = gpu.ones(&[512, 512], lapidary::DType::F32)?;
-    /// let user = gpu.share("user", Share::guaranteed(64 << 20))?;
+    /// let user = gpu.share("user", ShareOptions::guaranteed(64 << 20))?;
     /// let x = user.ones(&[8, 512], lapidary::DType::F32)?;
     /// let y = x.matmul(&weight.lend_to(&user)?)?; // in the share `user`
     /// # drop(y);

@@ -2,7 +2,7 @@
 //! no byte of others.
 
 use fastrand::Rng;
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Kernel, Options, Residency, Result, Tensor};
 
 use super::app::App;
@@ -105,11 +105,15 @@ impl Shared {
             pry: Kernel::new(&gpu, PRY)?,
             spill: Kernel::new(&gpu, SPILL)?,
         };
+        let share = |name, bytes: u64| {
+            let share = gpu.share(name, ShareOptions::guaranteed(bytes))?;
+            Ok::<_, Error>(share.gpu().clone())
+        };
         let tenants = Tenant::of([
             gpu.clone(),
-            gpu.share("a", Share::guaranteed(GUARANTEED))?,
-            gpu.share("b", Share::guaranteed(GUARANTEED))?,
-            gpu.share("borrower", Share::guaranteed(0))?,
+            share("a", GUARANTEED)?,
+            share("b", GUARANTEED)?,
+            share("borrower", 0)?,
         ]);
         let whole = app.buffer(SHARES * 4096);
         let imports = tenants.iter().zip(0..).map(|(tenant, part)| {
@@ -225,7 +229,7 @@ fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() -> Result<()> {
 fn copies_go_to_other_shares_and_devices() {
     let open = || Gpu::open(Options::from_env().unwrap()).unwrap();
     let (gpu, other) = (open(), open());
-    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let share = gpu.share("share", ShareOptions::guaranteed(0)).unwrap();
     let words: Vec<u32> = (0..3_000_000).collect();
     let buffer = gpu.buffer_from(&words).unwrap();
     for there in [&share, &other] {
@@ -252,7 +256,7 @@ fn copies_go_to_other_shares_and_devices() {
 #[test]
 fn a_kernel_reads_what_another_share_lends_and_does_not_write_it() {
     let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
-    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let share = gpu.share("share", ShareOptions::guaranteed(0)).unwrap();
     let words: Vec<u32> = (0..5000).map(|word| word * 3).collect();
     let lent = gpu.buffer_from(&words).unwrap().lend_to(&share).unwrap();
     let pry = Kernel::new(&gpu, PRY).unwrap();
@@ -278,8 +282,10 @@ fn a_guarantee_comes_back_on_a_real_device() {
         ..Options::from_env().unwrap()
     };
     let gpu = Gpu::open(options).unwrap();
-    let frame = gpu.share("frame", Share::guaranteed(32 * MIB)).unwrap();
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(32 * MIB))
+        .unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let fill = |gpu: &Gpu, count: usize, word: u32| -> Vec<Buffer> {
         let words = vec![word; MIB as usize / 4];
         let made = (0..count).map(|_| gpu.buffer_from(&words).unwrap());

@@ -1,7 +1,7 @@
 //! Shares and jobs in a dry run: those of the device stay as they are.
 
 use lapidary::jobs::Job;
-use lapidary::shares::{Amount, Share};
+use lapidary::shares::{Amount, Share, ShareOptions};
 use lapidary::{Budget, DType, Error, Gpu, Options};
 
 const MIB: u64 = 1 << 20;
@@ -30,30 +30,26 @@ fn assert_refused<T>(result: lapidary::Result<T>) {
 #[test]
 fn shares_of_the_device_do_not_change() {
     let gpu = device();
-    let share = Share::guaranteed(16 * MIB).with_priority(2);
+    let share = ShareOptions::guaranteed(16 * MIB).with_priority(2);
     let app = gpu.share("app", share).unwrap();
     let x = app.ones(&[16], DType::F32).unwrap();
     let late = (&x + 1.0).unwrap();
     let before = app.memory().share_use();
-    let change = |of: &Gpu| {
-        assert_refused(of.memory().close_share());
-        assert_refused(of.memory().cancel_share());
-        assert_refused(
-            of.memory()
-                .resize_share(Share::guaranteed(0).with_priority(-3)),
-        );
+    let change = |of: &Share| {
+        assert_refused(of.close());
+        assert_refused(of.cancel());
+        assert_refused(of.resize(ShareOptions::guaranteed(0).with_priority(-3)));
     };
     app.dry_run(|dry| {
-        change(dry);
         change(&app);
         // Nor does a dry run within it change those of the outer one.
-        let made = dry.share("made", Share::guaranteed(MIB))?;
+        let made = dry.share("made", ShareOptions::guaranteed(MIB))?;
         dry.dry_run(|_| {
             change(&app);
             change(&made);
             Ok(())
         })?;
-        made.memory().close_share()
+        made.close()
     })
     .unwrap();
     assert_eq!(app.memory().share_use(), before);
@@ -64,19 +60,21 @@ fn shares_of_the_device_do_not_change() {
 #[test]
 fn shares_made_in_a_dry_run_change_and_end() {
     let gpu = device();
-    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
     gpu.dry_run(|dry| {
         // By each handle of the device, the dry run's and the one outside.
         for around in [dry, &gpu, &app] {
-            let made = around.share("made", Share::guaranteed(MIB))?;
-            let wider = Share::guaranteed(2 * MIB).with_ceiling(Amount::Bytes(4 * MIB));
-            made.memory().resize_share(wider)?;
+            let made = around.share("made", ShareOptions::guaranteed(MIB))?;
+            let wider = ShareOptions::guaranteed(2 * MIB).with_ceiling(Amount::Bytes(4 * MIB));
+            made.resize(wider)?;
             let used = made.memory().share_use().unwrap();
             assert_eq!(used.guaranteed_bytes, 2 * MIB);
             let x = made.ones(&[16], DType::F32)?;
-            made.memory().close_share()?;
+            made.close()?;
             assert!(made.ones(&[16], DType::F32).is_err());
-            made.memory().cancel_share()?;
+            made.cancel()?;
             drop(x);
         }
         Ok(())
@@ -89,7 +87,9 @@ fn shares_made_in_a_dry_run_change_and_end() {
 fn jobs_of_the_device_do_not_change() {
     let gpu = device();
     let jobs = gpu.jobs();
-    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
     let running = jobs.admit(Job::new("running", 20 * MIB)).unwrap();
     let ends = jobs.admit(Job::new("ends", 20 * MIB)).unwrap();
     let cancelled = jobs.admit(Job::new("cancelled", 4 * MIB)).unwrap();
@@ -101,7 +101,6 @@ fn jobs_of_the_device_do_not_change() {
         assert_refused(jobs.admit(Job::new("job", MIB)));
         assert_refused(gpu.jobs().admit(Job::new("job", MIB)));
         assert_refused(app.jobs().admit(Job::new("job", MIB)));
-        assert_refused(running.memory().close_share());
         // The dry run has its own, which take what those outside leave.
         let own = dry.jobs().admit(Job::new("own", 4 * MIB))?;
         own.ones(&[16], DType::F32)?;

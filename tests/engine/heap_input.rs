@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::{Fault, FaultKind, SimOptions, Site};
 use lapidary::stats::{Snapshot, Topic};
 use lapidary::{Budget, DType, Gpu, Residency, Tensor};
@@ -126,7 +126,7 @@ fn two_shares_move_blocks_past_each_other() {
                 ..Budget::device(MIB)
             };
             let (gpu, sim) = open(budget, device);
-            let share = |name: &str| gpu.share(name, Share::guaranteed(0)).unwrap();
+            let share = |name: &str| gpu.share(name, ShareOptions::guaranteed(0)).unwrap();
             let [a, b] = ["a", "b"].map(share);
             let of = |gpu: &Gpu, first: u16| -> Vec<Tensor> {
                 (first..first + 8)

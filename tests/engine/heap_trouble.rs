@@ -3,7 +3,7 @@
 
 use std::task::{Context, Waker};
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::{Fault, FaultKind, Repeat, SimHandle, SimOptions, Site};
 use lapidary::{Budget, DType, Error, Gpu, Residency, Source, Tensor};
 
@@ -270,9 +270,9 @@ fn blocks_of_two_shares_move_past_each_other_in_one_batch() {
 
 fn pass_each_other(priority: i8, fault: Option<Fault>) {
     let (gpu, sim) = open_late(Budget::device(2 * MIB), u32::MAX);
-    let one = Share::guaranteed(0).with_priority(priority);
+    let one = ShareOptions::guaranteed(0).with_priority(priority);
     let one = gpu.share("one", one).unwrap();
-    let other = gpu.share("other", Share::guaranteed(0)).unwrap();
+    let other = gpu.share("other", ShareOptions::guaranteed(0)).unwrap();
     let mut of_one = filled(&one, 16);
     let mut of_other = filled(&other, 24);
     sim.disarm();

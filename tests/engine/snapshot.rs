@@ -1,6 +1,6 @@
 //! Snapshots describe the current state and survive their files, and invalid files are refused.
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{
     Budget, DType, Error, Gpu, Residency,
@@ -227,7 +227,7 @@ fn read_changed(snapshot: &Snapshot, change: impl FnOnce(&mut Value)) -> Result<
 #[test]
 fn a_file_without_a_later_name_is_read() {
     let (gpu, _) = sample();
-    let share = gpu.share("job", Share::guaranteed(4096)).unwrap();
+    let share = gpu.share("job", ShareOptions::guaranteed(4096)).unwrap();
     let held = share.zeros(&[9], DType::F32).unwrap();
     held.force().unwrap();
     let snapshot = gpu.memory().snapshot();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use lapidary::DType;
 #[cfg(feature = "metrics")]
 use lapidary::jobs::Job;
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::{Fault, FaultKind, Site};
 #[cfg(feature = "metrics")]
 use lapidary::{Error, Gpu};
@@ -18,9 +18,9 @@ use super::open_scarce;
 /// A program that runs short of memory and finally loses its device.
 fn program() {
     let (gpu, sim) = open_scarce();
-    let share = Share::guaranteed(0).with_ceiling(1 << 20);
+    let share = ShareOptions::guaranteed(0).with_ceiling(1 << 20);
     let app = gpu.share("app", share).unwrap();
-    let _marks = [(&app, 50), (&app, 50), (&gpu, 50)]
+    let _marks = [(app.gpu(), 50), (app.gpu(), 50), (&gpu, 50)]
         .map(|(gpu, percent)| gpu.memory().on_watermark(percent, |_| ()));
     for _ in 0..3 {
         app.zeros(&[200_000], DType::F32).unwrap().force().unwrap();
@@ -184,7 +184,7 @@ impl metrics::Recorder for Recorded {
 fn come_and_go(mut told: impl FnMut(&dyn Fn()) -> BTreeMap<String, f64>) {
     let (gpu, _sim) = open_scarce();
     let mut record = || told(&|| gpu.memory().record_metrics());
-    let ceiling = Share::guaranteed(0).with_ceiling(1 << 20);
+    let ceiling = ShareOptions::guaranteed(0).with_ceiling(1 << 20);
     let held = |gpu: &Gpu| {
         let x = gpu.zeros(&[1 << 10], DType::F32).unwrap();
         x.force().unwrap();

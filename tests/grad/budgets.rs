@@ -158,7 +158,7 @@ fn the_losses_are_the_same_in_any_budget() {
 }
 
 mod simulated {
-    use lapidary::shares::Share;
+    use lapidary::shares::ShareOptions;
     use lapidary::sim::{SimOptions, Speed};
     use lapidary::{Error, Residency};
 
@@ -245,7 +245,7 @@ mod simulated {
     #[test]
     fn a_dropped_value_is_computed_before_the_ceiling_of_its_share_falls_below_its_launch() {
         let whole = simulated(FAST_KERNELS);
-        let ceiling = |kib: u64| Share::guaranteed(0).with_ceiling(kib << 10);
+        let ceiling = |kib: u64| ShareOptions::guaranteed(0).with_ceiling(kib << 10);
         let gpu = whole.share("training", ceiling(768)).unwrap();
         let w = matrix(&gpu, 2).requires_grad().unwrap();
         let h = matrix(&gpu, 1).matmul(&w).unwrap();
@@ -254,7 +254,7 @@ mod simulated {
         drop(matrix(&gpu, 3).matmul(&matrix(&gpu, 4)).unwrap());
         gpu.finish().unwrap();
         assert_eq!(h.residency(), Residency::Backed);
-        assert_eq!(gpu.memory().resize_share(ceiling(512)).unwrap(), 0);
+        assert_eq!(gpu.resize(ceiling(512)).unwrap(), 0);
         assert_eq!(h.to_vec::<f32>().unwrap(), expected);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lapidary::devices::{Group, Reduce, Replica, Replicas, ReplicasOptions, gather, split};
 use lapidary::optim::{Sgd, SgdOptions};
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::{DType, Error, Gpu, Result, Tensor};
 
 use super::groups;
@@ -139,15 +139,14 @@ fn a_lost_device_is_named_and_the_others_go_on() -> Result<()> {
 #[test]
 fn a_closed_share_is_named_and_the_others_go_on() -> Result<()> {
     let gpu = gpu();
-    let shares: Vec<Gpu> = ["a", "b"]
-        .iter()
-        .map(|name| gpu.share(name, Share::guaranteed(0)))
-        .collect::<Result<_>>()?;
-    let group = Group::new(&shares)?;
-    let tensors = ones(&shares)?;
+    let [a, b] = ["a", "b"].map(|name| gpu.share(name, ShareOptions::guaranteed(0)));
+    let shares = [a?, b?];
+    let gpus = [0, 1].map(|at| shares[at].gpu().clone());
+    let group = Group::new(&gpus)?;
+    let tensors = ones(&gpus)?;
     let sum = group.all_reduce(&tensors, Reduce::Sum)?;
     assert_eq!(sum[0].to_vec::<f32>()?, [2.0; 8]);
-    shares[1].memory().close_share()?;
+    shares[1].close()?;
     let cause = of_device(1, group.all_reduce(&tensors, Reduce::Sum));
     assert!(matches!(*cause, Error::Share { .. }), "{cause}");
     assert_eq!(tensors[1].to_vec::<f32>()?, [1.0; 8]);

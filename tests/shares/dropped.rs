@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use lapidary::interop::Pin;
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
 use lapidary::{Budget, DType, Gpu, Options, Tensor};
@@ -64,8 +64,10 @@ fn what_is_dropped_meanwhile_makes_room() {
             let (gpu, held) = beside(maps_slabs);
             let gpu = match is_ceiling {
                 true => gpu
-                    .share("job", Share::guaranteed(0).with_ceiling(8 * MIB))
-                    .unwrap(),
+                    .share("job", ShareOptions::guaranteed(0).with_ceiling(8 * MIB))
+                    .unwrap()
+                    .gpu()
+                    .clone(),
                 false => gpu,
             };
             let kept = filled(&gpu, 4);

@@ -1,6 +1,6 @@
 //! Shares that want more than there is.
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 
 use super::{MIB, device, filled, on_device};
 
@@ -11,7 +11,7 @@ fn contend(guaranteed: &[u64], each: usize, rounds: usize) -> Vec<f64> {
     let shares = guaranteed.iter().enumerate();
     let shares = shares.map(|(index, &bytes)| {
         let name = format!("share {index}");
-        gpu.share(&name, Share::guaranteed(bytes)).unwrap()
+        gpu.share(&name, ShareOptions::guaranteed(bytes)).unwrap()
     });
     let shares: Vec<_> = shares.collect();
     let buffers = shares.iter();
@@ -56,7 +56,7 @@ fn borrowers_share_what_the_guarantees_leave() {
 #[test]
 fn one_operation_may_need_more_than_a_fair_part() {
     let gpu = device(48 * MIB);
-    let [a, b] = ["a", "b"].map(|name| gpu.share(name, Share::guaranteed(0)).unwrap());
+    let [a, b] = ["a", "b"].map(|name| gpu.share(name, ShareOptions::guaranteed(0)).unwrap());
     let of_b: Vec<_> = (0..40).map(|_| filled(&b, MIB, 2)).collect();
     let large = filled(&a, 20 * MIB, 1);
     let copy = large.copy().unwrap();

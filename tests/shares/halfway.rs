@@ -257,7 +257,7 @@ fn a_restore_that_nobody_wants_any_more_leaves_no_block() {
             scope.spawn(|| (&made + 1)?.force());
             early.wait();
             let small = frame.buffer_from(&[5_u32]).unwrap();
-            job.memory().cancel_share().unwrap();
+            job.cancel().unwrap();
             early.open();
             assert_eq!(small.to_vec::<u32>().unwrap(), [5]);
         });

@@ -6,7 +6,7 @@
 //! `LAPIDARY_SEED` the seed.
 
 use fastrand::Rng;
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
 use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Result};
 
@@ -135,13 +135,13 @@ fn open(maps_slabs: bool, dirty: bool, host_bytes: u64) -> (Gpu, SimHandle) {
 fn program(seed: u64, hand_overs: u64, maps_slabs: bool, has_faults: bool) -> u64 {
     let mut random = Rng::with_seed(seed);
     let (gpu, sim) = open(maps_slabs, true, 100 << 10);
-    let nested = gpu.share("outer", Share::guaranteed(200 << 10)).unwrap();
-    let gpus = [
-        gpu.clone(),
-        gpu.share("a", Share::guaranteed(0)).unwrap(),
-        nested.share("b", Share::guaranteed(100 << 10)).unwrap(),
-        nested,
-    ];
+    let nested = gpu
+        .share("outer", ShareOptions::guaranteed(200 << 10))
+        .unwrap();
+    let a = gpu.share("a", ShareOptions::guaranteed(0)).unwrap();
+    let b = nested.share("b", ShareOptions::guaranteed(100 << 10));
+    let gpus = [&gpu, a.gpu(), b.unwrap().gpu(), nested.gpu()].map(Gpu::clone);
+    drop((a, nested));
     let (mut tenants, mut loans, mut steps) = (Tenant::of(gpus), Vec::new(), 0);
     while steps % 100 != 0 || gpu.memory().stats().hand_overs < hand_overs {
         steps += 1;
@@ -188,7 +188,7 @@ fn a_buffer_zeroed_in_memory_of_another_share_is_cleared_once() {
         ..SimOptions::default()
     })
     .unwrap();
-    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let share = gpu.share("share", ShareOptions::guaranteed(0)).unwrap();
     let words = vec![7_u32; 1000];
     let buffer = gpu.buffer_from(&words).unwrap();
     gpu.finish().unwrap();
@@ -203,7 +203,7 @@ fn a_buffer_zeroed_in_memory_of_another_share_is_cleared_once() {
 #[test]
 fn a_buffer_is_zeroed_as_a_whole_where_a_shorter_one_was_handed_over() {
     let (gpu, _sim) = Gpu::simulated(SimOptions::default()).unwrap();
-    let share = gpu.share("share", Share::guaranteed(0)).unwrap();
+    let share = gpu.share("share", ShareOptions::guaranteed(0)).unwrap();
     let words = vec![7_u32; 1024];
     let foreign = gpu.buffer_from(&words).unwrap();
     let own = share.buffer_from(&words).unwrap();
@@ -228,8 +228,10 @@ fn the_host_clears_what_is_claimed_where_it_maps_slabs() {
         ..Options::from_env().unwrap()
     };
     let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
-    let owner = gpu.share("owner", Share::guaranteed(300 << 10)).unwrap();
-    let borrower = gpu.share("borrower", Share::guaranteed(0)).unwrap();
+    let owner = gpu
+        .share("owner", ShareOptions::guaranteed(300 << 10))
+        .unwrap();
+    let borrower = gpu.share("borrower", ShareOptions::guaranteed(0)).unwrap();
     let words = vec![7_u32; 25_000];
     let lent: Vec<Buffer> = (0..12)
         .map(|_| borrower.buffer_from(&words).unwrap())
@@ -262,7 +264,7 @@ const PRY: &str = "
 
 /// A share that writes one byte everywhere, so that a single byte of it can be found.
 struct Marker {
-    gpu: Gpu,
+    share: Share,
     mark: u8,
     buffers: Vec<Buffer>,
 }
@@ -273,9 +275,9 @@ impl Marker {
         let size_bytes = random.u64(1..300);
         let bytes = vec![self.mark; size_bytes as usize];
         let buffer = match random.bool() {
-            true => self.gpu.buffer_from(&bytes)?,
+            true => self.share.buffer_from(&bytes)?,
             false => {
-                let buffer = self.gpu.buffer(size_bytes)?;
+                let buffer = self.share.buffer(size_bytes)?;
                 let from = random.u64(0..size_bytes.div_ceil(4)) * 4;
                 let part = buffer.slice(from..size_bytes)?;
                 part.write(&bytes[..part.size_bytes() as usize])?;
@@ -318,7 +320,7 @@ impl Marker {
             0 | 1 => drop(self.buffers.swap_remove(index)),
             2 => self.buffers[index].evict()?,
             3 => self.buffers.push(self.buffers[index].copy()?),
-            4 => drop(self.gpu.memory().compact(MIB)?),
+            4 => drop(self.share.memory().compact(MIB)?),
             _ => self.look(pry, &self.buffers[index])?,
         }
         Ok(())
@@ -338,7 +340,7 @@ fn no_share_finds_a_single_byte_of_another_in_padding() -> Result<()> {
         let mut markers = Vec::new();
         for mark in [0xa1, 0xb2, 0xc3, 0xd4] {
             markers.push(Marker {
-                gpu: gpu.share(&format!("{mark:x}"), Share::guaranteed(0))?,
+                share: gpu.share(&format!("{mark:x}"), ShareOptions::guaranteed(0))?,
                 mark,
                 buffers: Vec::new(),
             });
@@ -365,7 +367,8 @@ fn no_share_finds_a_single_byte_of_another_in_padding() -> Result<()> {
 fn a_refused_move_over_what_another_share_left_comes_after_its_clear() {
     for (maps_slabs, faults) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
         let (gpu, sim) = with_handle(8 * MIB, maps_slabs);
-        let shares = ["one", "other"].map(|name| gpu.share(name, Share::guaranteed(0)).unwrap());
+        let shares =
+            ["one", "other"].map(|name| gpu.share(name, ShareOptions::guaranteed(0)).unwrap());
         let pairs = (0..24).map(|_| [0, 1].map(|at| filled(&shares[at], 64 << 10, 7)));
         let (left, kept): (Vec<Buffer>, Vec<Buffer>) =
             pairs.map(|[left, kept]| (left, kept)).unzip();

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use lapidary::jobs::{Job, Jobs, Running};
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Options, adapter::AdapterKind};
 
@@ -124,7 +124,9 @@ fn jobs_are_cancelled_late_or_too_large() {
 #[test]
 fn jobs_of_a_share_have_its_guarantee() {
     let gpu = device(64 * MIB);
-    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
     let of_app = app.jobs().admit(Job::new("job", 16 * MIB)).unwrap();
     assert_eq!(of_app.memory().share_use().unwrap().path, "app/job");
     assert!(app.jobs().admit(Job::new("job", 17 * MIB)).is_err());
@@ -150,7 +152,9 @@ fn jobs_follow_the_memory_that_there_is() {
         staging_bytes: Some(8 * MIB),
         ..Budget::device(bytes + 8 * MIB)
     };
-    let other = gpu.share("other", Share::guaranteed(40 * MIB)).unwrap();
+    let other = gpu
+        .share("other", ShareOptions::guaranteed(40 * MIB))
+        .unwrap();
     let first = jobs.admit(Job::new("first", 20 * MIB)).unwrap();
     // It waits for memory that no job holds.
     let waiting = begin(&jobs, Job::new("waiting", 24 * MIB));
@@ -168,8 +172,12 @@ fn jobs_follow_the_memory_that_there_is() {
     drop((second, other));
     drop(jobs.admit(Job::new("last", 60 * MIB)).unwrap());
     // Guarantees within a share are not for its jobs.
-    let app = gpu.share("app", Share::guaranteed(16 * MIB)).unwrap();
-    let _user = app.share("user", Share::guaranteed(12 * MIB)).unwrap();
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
+    let _user = app
+        .share("user", ShareOptions::guaranteed(12 * MIB))
+        .unwrap();
     assert!(matches!(
         app.jobs().admit(Job::new("x", 5 * MIB)),
         Err(Error::NeverFits { .. })
@@ -213,11 +221,13 @@ fn many_jobs_run_to_their_end_within_the_budget() {
 #[test]
 fn a_closed_share_has_no_jobs() {
     let gpu = device(64 * MIB);
-    let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(32 * MIB))
+        .unwrap();
     let jobs = app.jobs();
     let running = jobs.admit(Job::new("running", 32 * MIB)).unwrap();
     let waiting = begin(&jobs, Job::new("waiting", 8 * MIB));
-    app.memory().close_share().unwrap();
+    app.close().unwrap();
     let of_waiting = waiting.join().unwrap().unwrap_err();
     drop(running);
     let of_new = jobs.admit(Job::new("new", 8 * MIB)).unwrap_err();
@@ -230,14 +240,16 @@ fn a_closed_share_has_no_jobs() {
 #[test]
 fn jobs_wait_while_the_guarantee_around_them_changes() {
     let gpu = device(64 * MIB);
-    let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(32 * MIB))
+        .unwrap();
     let (ends, errors) = (AtomicU32::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut mib = 32;
             while ends.load(Ordering::Relaxed) < 4 {
                 // Below it are what the jobs hold now, then it is refused.
-                let _ = app.memory().resize_share(Share::guaranteed(mib * MIB));
+                let _ = app.resize(ShareOptions::guaranteed(mib * MIB));
                 mib = if mib == 40 { 32 } else { mib + 1 };
             }
         });

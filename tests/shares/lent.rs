@@ -2,7 +2,7 @@
 
 use fastrand::Rng;
 use lapidary::jobs::Job;
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::{Buffer, DType, Error, Gpu, Residency, Source, Tensor};
 
 use super::{MIB, device, device_of, filled};
@@ -17,7 +17,7 @@ fn rows(gpu: &Gpu, rows: usize, value: f32) -> Tensor {
 fn what_is_made_of_a_loan_is_the_borrowers() {
     let gpu = device(64 * MIB);
     let [owner, user] = ["owner", "user"].map(|name| {
-        let share = Share::guaranteed(0).with_ceiling(8 * MIB);
+        let share = ShareOptions::guaranteed(0).with_ceiling(8 * MIB);
         gpu.share(name, share).unwrap()
     });
     // Together with what the user makes of it, the weight would exceed the user's ceiling.
@@ -51,7 +51,7 @@ fn what_is_made_of_a_loan_is_the_borrowers() {
 #[test]
 fn only_the_lender_writes() {
     let gpu = device(64 * MIB);
-    let user = gpu.share("user", Share::guaranteed(0)).unwrap();
+    let user = gpu.share("user", ShareOptions::guaranteed(0)).unwrap();
     let weight = rows(&gpu, 1, 2.0).named("weight");
     let lent = weight.lend_to(&user).unwrap();
     let ones = rows(&user, 1, 1.0);
@@ -120,7 +120,7 @@ fn urgent_work_reads_weights_that_lower_work_reads_too() {
 
 fn read_urgently(gpu: &Gpu) {
     let share = |name, priority| {
-        let share = Share::guaranteed(0).with_priority(priority);
+        let share = ShareOptions::guaranteed(0).with_priority(priority);
         gpu.share(name, share).unwrap()
     };
     let (owner, frame, job) = (share("owner", -2), share("frame", 1), share("job", -1));
@@ -163,13 +163,13 @@ fn read_urgently(gpu: &Gpu) {
 #[test]
 fn a_cancelled_share_takes_nothing_of_others_along() {
     let gpu = device(64 * MIB);
-    let share = |name| gpu.share(name, Share::guaranteed(0)).unwrap();
+    let share = |name| gpu.share(name, ShareOptions::guaranteed(0)).unwrap();
     let (owner, user) = (share("owner"), share("user"));
     // The borrower is cancelled, while one kernel could compute what both want.
     let weight = (rows(&owner, 1, 2.0) * 2.0).unwrap();
     let of_user = (weight.lend_to(&user).unwrap() + 1.0).unwrap();
     let other = (&weight + 3.0).unwrap();
-    user.memory().cancel_share().unwrap();
+    user.cancel().unwrap();
     assert_eq!(weight.to_vec::<f32>().unwrap(), [4.0; 256]);
     assert_eq!(other.to_vec::<f32>().unwrap(), [7.0; 256]);
     assert!(matches!(of_user.force(), Err(Error::Poisoned { .. })));
@@ -179,7 +179,7 @@ fn a_cancelled_share_takes_nothing_of_others_along() {
     let late = rows(&owner, 1, 5.0).lend_to(&user).unwrap();
     let of_made = (&lent + 1.0).unwrap();
     let of_late = (&late + 1.0).unwrap();
-    owner.memory().cancel_share().unwrap();
+    owner.cancel().unwrap();
     assert_eq!(of_made.to_vec::<f32>().unwrap(), [5.0; 256]);
     assert_eq!(lent.to_vec::<f32>().unwrap(), [4.0; 256]);
     let error = of_late.to_vec::<f32>().unwrap_err();
@@ -189,10 +189,10 @@ fn a_cancelled_share_takes_nothing_of_others_along() {
 #[test]
 fn a_write_waits_for_what_is_computed_again_from_the_old_value() {
     let gpu = device(64 * MIB);
-    let frame = gpu.share("frame", Share::guaranteed(0).with_priority(1));
+    let frame = gpu.share("frame", ShareOptions::guaranteed(0).with_priority(1));
     let (frame, job) = (
         frame.unwrap(),
-        gpu.share("job", Share::guaranteed(0)).unwrap(),
+        gpu.share("job", ShareOptions::guaranteed(0)).unwrap(),
     );
     let weight = rows(&frame, 4, 2.0);
     let lent = weight.lend_to(&job).unwrap();
@@ -212,8 +212,8 @@ fn a_write_waits_for_what_is_computed_again_from_the_old_value() {
 #[test]
 fn weights_that_only_others_use_stay_on_the_device() {
     let gpu = device(16 * MIB);
-    let [owner, user, other] =
-        ["owner", "user", "other"].map(|name| gpu.share(name, Share::guaranteed(0)).unwrap());
+    let [owner, user, other] = ["owner", "user", "other"]
+        .map(|name| gpu.share(name, ShareOptions::guaranteed(0)).unwrap());
     let weight = rows(&owner, 2 << 10, 2.0);
     weight.force().unwrap();
     let lent = weight.lend_to(&user).unwrap();
@@ -258,7 +258,7 @@ fn a_job_is_admitted_without_the_weights_that_it_borrows() {
 #[test]
 fn no_gradient_flows_through_a_loan() {
     let gpu = device(64 * MIB);
-    let user = gpu.share("user", Share::guaranteed(0)).unwrap();
+    let user = gpu.share("user", ShareOptions::guaranteed(0)).unwrap();
     let weight = rows(&gpu, 1, 2.0).requires_grad().unwrap();
     let lent = weight.lend_to(&user).unwrap();
     let own = rows(&user, 1, 3.0).requires_grad().unwrap();
@@ -281,7 +281,7 @@ type Known = (Buffer, u32, bool);
 fn program(gpu: &Gpu, seed: u64, steps: u64) {
     let mut random = Rng::with_seed(seed);
     let shares = [-1, 0, 1].map(|priority| {
-        let share = Share::guaranteed(0).with_priority(priority);
+        let share = ShareOptions::guaranteed(0).with_priority(priority);
         gpu.share(&format!("of {priority}"), share).unwrap()
     });
     let mut known: [Vec<Known>; 3] = Default::default();

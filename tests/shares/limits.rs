@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use lapidary::shares::{Amount, Share};
+use lapidary::shares::{Amount, Share, ShareOptions};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency, Source};
 
 use super::{MIB, assert_filled, device, filled, on_device, open, with_budget};
@@ -11,8 +11,10 @@ use super::{MIB, assert_filled, device, filled, on_device, open, with_budget};
 #[test]
 fn a_guarantee_comes_back_from_whoever_borrowed_it() {
     let gpu = device(64 * MIB);
-    let frame = gpu.share("frame", Share::guaranteed(32 * MIB)).unwrap();
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(32 * MIB))
+        .unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let lent: Vec<_> = (0..60).map(|_| filled(&job, MIB, 7)).collect();
     assert_eq!(on_device(&lent), 60, "nobody else wants the memory");
     let wanted: Vec<_> = (0..32).map(|_| filled(&frame, MIB, 8)).collect();
@@ -34,7 +36,7 @@ fn uploads_have_their_staging_beside_guarantees_of_nearly_everything() {
     for mib in [1, 2, 16, 256] {
         let gpu = with_budget(Budget::device(mib * MIB));
         // All that slabs may have: staging keeps 1/32 of the budget.
-        let share = Share::guaranteed(mib * MIB / 32 * 31);
+        let share = ShareOptions::guaranteed(mib * MIB / 32 * 31);
         let frame = gpu.share("frame", share).unwrap();
         // Nothing is on the device yet, so staging could take far more than is left to it.
         let buffers = [&gpu, &frame].map(|gpu| filled(gpu, mib * MIB / 4, 5));
@@ -45,7 +47,7 @@ fn uploads_have_their_staging_beside_guarantees_of_nearly_everything() {
 #[test]
 fn a_ceiling_is_never_exceeded() {
     let gpu = device(64 * MIB);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
     let buffers: Vec<_> = (0..40).map(|_| filled(&job, MIB, 3)).collect();
     assert_filled(&buffers, 3);
@@ -70,10 +72,12 @@ fn a_ceiling_is_never_exceeded() {
 #[test]
 fn nested_shares_keep_the_ceilings_around_them() {
     let gpu = device(64 * MIB);
-    let share = Share::guaranteed(16 * MIB).with_ceiling(20 * MIB);
+    let share = ShareOptions::guaranteed(16 * MIB).with_ceiling(20 * MIB);
     let app = gpu.share("app", share).unwrap();
-    let user = app.share("user", Share::guaranteed(12 * MIB)).unwrap();
-    let guest = app.share("guest", Share::guaranteed(0)).unwrap();
+    let user = app
+        .share("user", ShareOptions::guaranteed(12 * MIB))
+        .unwrap();
+    let guest = app.share("guest", ShareOptions::guaranteed(0)).unwrap();
     let of_guest: Vec<_> = (0..30).map(|_| filled(&guest, MIB, 1)).collect();
     let of_user: Vec<_> = (0..12).map(|_| filled(&user, MIB, 2)).collect();
     assert_eq!((on_device(&of_guest), on_device(&of_user)), (8, 12));
@@ -91,7 +95,7 @@ fn nested_shares_keep_the_ceilings_around_them() {
     assert_eq!((uses[0].own_bytes, uses[2].bytes.now), (MIB, 12 * MIB));
     assert_eq!(of_app.residency(), Residency::Device);
     // A percentage is one of what is around: of the ceiling here, of the budget at the device.
-    let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+    let half = ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(50));
     let inner = app
         .share("inner", half)
         .unwrap()
@@ -111,22 +115,22 @@ fn nested_shares_keep_the_ceilings_around_them() {
 #[test]
 fn limits_change_while_work_runs() {
     let gpu = device(64 * MIB);
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let buffers: Vec<_> = (0..40).map(|_| filled(&job, MIB, 5)).collect();
-    let lower = Share::guaranteed(0).with_ceiling(8 * MIB);
-    assert_eq!(job.memory().resize_share(lower).unwrap(), 0);
+    let lower = ShareOptions::guaranteed(0).with_ceiling(8 * MIB);
+    assert_eq!(job.resize(lower).unwrap(), 0);
     assert_eq!(on_device(&buffers), 8);
     // Pinned memory stays, and the call says how much of it there is above the ceiling.
     let pins = buffers[..6].iter().map(|one| one.pin().unwrap());
     let pins: Vec<_> = pins.collect();
-    let lowest = Share::guaranteed(0).with_ceiling(4 * MIB);
-    assert_eq!(job.memory().resize_share(lowest).unwrap(), 2 * MIB);
+    let lowest = ShareOptions::guaranteed(0).with_ceiling(4 * MIB);
+    assert_eq!(job.resize(lowest).unwrap(), 2 * MIB);
     drop(pins);
     assert_filled(&buffers, 5);
     assert_eq!(job.memory().share_use().unwrap().bytes.now, 4 * MIB);
     // A part of the budget follows the budget.
-    let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
-    job.memory().resize_share(half).unwrap();
+    let half = ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+    job.resize(half).unwrap();
     assert_filled(&buffers, 5);
     let budget = Budget {
         staging_bytes: Some(8 * MIB),
@@ -144,32 +148,41 @@ fn limits_change_while_work_runs() {
 #[test]
 fn shares_end_when_closed_or_with_their_last_holder() {
     let gpu = device(64 * MIB);
-    let first = gpu.share("job", Share::guaranteed(40 * MIB)).unwrap();
-    let inner = first.share("inner", Share::guaranteed(MIB)).unwrap();
+    let first = gpu
+        .share("job", ShareOptions::guaranteed(40 * MIB))
+        .unwrap();
+    let inner = first.share("inner", ShareOptions::guaranteed(MIB)).unwrap();
     let held = filled(&inner, MIB, 9);
     let refuse = |error: Error, why: &str| {
         assert!(matches!(error, Error::Share { .. }), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     };
-    let again = gpu.share("other", Share::guaranteed(30 * MIB));
+    let again = gpu.share("other", ShareOptions::guaranteed(30 * MIB));
     refuse(again.unwrap_err(), "more than what is left");
-    first.memory().close_share().unwrap();
+    first.close().unwrap();
     refuse(
-        first.share("late", Share::guaranteed(0)).unwrap_err(),
+        first
+            .share("late", ShareOptions::guaranteed(0))
+            .unwrap_err(),
         "closed",
     );
     refuse(inner.zeros(&[4], DType::F32).unwrap_err(), "closed");
     refuse(held.copy().unwrap_err(), "closed");
     assert_filled(&[held.to(&gpu).unwrap(), held.clone()], 9);
     // What it was guaranteed is free for others, though a buffer lives on.
-    drop(gpu.share("other", Share::guaranteed(60 * MIB)).unwrap());
+    drop(
+        gpu.share("other", ShareOptions::guaranteed(60 * MIB))
+            .unwrap(),
+    );
     drop((first, inner));
     gpu.flush().unwrap();
     assert_eq!(gpu.memory().stats().shares.len(), 2, "its buffer holds it");
     drop(held);
     gpu.flush().unwrap();
     assert_eq!(gpu.memory().stats().shares, []);
-    let third = gpu.share("third", Share::guaranteed(60 * MIB)).unwrap();
+    let third = gpu
+        .share("third", ShareOptions::guaranteed(60 * MIB))
+        .unwrap();
     drop(gpu);
     assert_filled(&[filled(&third, MIB, 2)], 2);
 }
@@ -177,25 +190,25 @@ fn shares_end_when_closed_or_with_their_last_holder() {
 #[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let gpu = device(64 * MIB);
-    let app = gpu.share("app", Share::guaranteed(32 * MIB)).unwrap();
-    let reason = |made: lapidary::Result<Gpu>| match made {
+    let app = gpu
+        .share("app", ShareOptions::guaranteed(32 * MIB))
+        .unwrap();
+    let reason = |made: lapidary::Result<Share>| match made {
         Err(Error::Share { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
-    let tell = |name: &str, share: Share| reason(gpu.share(name, share));
-    assert!(tell("", Share::guaranteed(0)).contains("no name"));
-    assert!(tell("a/b", Share::guaranteed(0)).contains('/'));
-    assert!(tell(&"x".repeat(999), Share::guaranteed(0)).contains("longer"));
-    assert!(tell("x", Share::guaranteed(33 * MIB)).contains("32.0 MiB"));
-    assert!(tell("x", Share::guaranteed(2).with_ceiling(1)).contains("below"));
-    assert!(tell("x", Share::guaranteed(Amount::OfDevice(9))).contains("give bytes"));
-    let beyond = Share::guaranteed(0).with_ceiling(Amount::OfBudget(101));
+    let tell = |name: &str, share: ShareOptions| reason(gpu.share(name, share));
+    assert!(tell("", ShareOptions::guaranteed(0)).contains("no name"));
+    assert!(tell("a/b", ShareOptions::guaranteed(0)).contains('/'));
+    assert!(tell(&"x".repeat(999), ShareOptions::guaranteed(0)).contains("longer"));
+    assert!(tell("x", ShareOptions::guaranteed(33 * MIB)).contains("32.0 MiB"));
+    assert!(tell("x", ShareOptions::guaranteed(2).with_ceiling(1)).contains("below"));
+    assert!(tell("x", ShareOptions::guaranteed(Amount::OfDevice(9))).contains("give bytes"));
+    let beyond = ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(101));
     assert!(tell("x", beyond).contains("101 percent is more than there is"));
-    let within = reason(app.share("x", Share::guaranteed(33 * MIB)));
+    let within = reason(app.share("x", ShareOptions::guaranteed(33 * MIB)));
     assert!(within.contains("the share around it"), "{within}");
     assert!(app.memory().set_budget(Budget::device(8 * MIB)).is_err());
-    assert!(gpu.memory().resize_share(Share::guaranteed(0)).is_err());
-    assert!(gpu.memory().close_share().is_err());
     let error = gpu.memory().set_budget(Budget::device(32 * MIB));
     assert!(error.unwrap_err().to_string().contains("guaranteed"));
     assert_eq!(gpu.memory().budget().device_bytes, Some(72 * MIB));
@@ -216,15 +229,17 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 
 /// A device of 32 MiB with `host_bytes` on the host and nothing on disk. It has two shares, and one
 /// is guaranteed half of the device.
-fn handles(host_bytes: u64) -> (Gpu, Gpu, Gpu) {
+fn handles(host_bytes: u64) -> (Gpu, Share, Share) {
     let gpu = with_budget(Budget {
         host_bytes: Some(host_bytes),
         disk_bytes: Some(0),
         staging_bytes: Some(8 * MIB),
         ..Budget::device(40 * MIB)
     });
-    let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     (gpu, frame, job)
 }
 
@@ -257,7 +272,7 @@ fn what_a_borrower_filled_is_still_given_back() {
 fn percentages_follow_a_smaller_budget() {
     let gpu = device(64 * MIB);
     let job = gpu
-        .share("job", Share::guaranteed(Amount::OfBudget(75)))
+        .share("job", ShareOptions::guaranteed(Amount::OfBudget(75)))
         .unwrap();
     let budget = Budget {
         staging_bytes: Some(8 * MIB),
@@ -270,12 +285,12 @@ fn percentages_follow_a_smaller_budget() {
 #[test]
 fn a_closed_share_still_computes_what_it_lost() {
     let gpu = device(64 * MIB);
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let a = job.tensor(&[1.0_f32, 2.0], &[2]).unwrap();
     let b = (&a + &a).unwrap();
     b.recompute_with(&[&a], |inputs| &inputs[0] + &inputs[0])
         .unwrap();
-    job.memory().close_share().unwrap();
+    job.close().unwrap();
     b.evict().unwrap();
     assert_eq!(b.to_vec::<f32>().unwrap(), [2.0, 4.0]);
 }
@@ -283,8 +298,10 @@ fn a_closed_share_still_computes_what_it_lost() {
 #[test]
 fn pins_leave_what_is_guaranteed_to_others() {
     let gpu = device(64 * MIB);
-    let frame = gpu.share("frame", Share::guaranteed(60 * MIB)).unwrap();
-    let job = gpu.share("job", Share::guaranteed(2 * MIB)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(60 * MIB))
+        .unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(2 * MIB)).unwrap();
     let held: Vec<_> = (0..6).map(|_| filled(&job, MIB, 1)).collect();
     let pins: Vec<_> = held[..4].iter().map(|one| one.pin().unwrap()).collect();
     let error = held[4].pin().unwrap_err();
@@ -301,8 +318,10 @@ fn pins_leave_what_is_guaranteed_to_others() {
 #[test]
 fn a_share_without_a_guarantee_slows_down_and_does_not_fail() {
     let gpu = device(16 * MIB);
-    let frame = gpu.share("frame", Share::guaranteed(16 * MIB)).unwrap();
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let of_frame: Vec<_> = (0..16).map(|_| filled(&frame, MIB, 1)).collect();
     assert_eq!(on_device(&of_frame), 16);
     // All that there is belongs to the frame. So it lends what one command of the job needs.
@@ -327,10 +346,10 @@ fn a_share_that_is_closed_while_it_is_resized_is_guaranteed_nothing() {
         staging_bytes: Some(8 * MIB),
         ..Budget::device(72 * MIB)
     });
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let closes = job.clone();
     let source = Source::reader(move |_, bytes| {
-        let closed = closes.memory().close_share();
+        let closed = closes.close();
         bytes.fill(1);
         closed.map_err(std::io::Error::other)
     });
@@ -341,20 +360,21 @@ fn a_share_that_is_closed_while_it_is_resized_is_guaranteed_nothing() {
     drop(large);
     let backed = gpu.buffer_backed(source, 4096).unwrap();
     let copy = backed.copy().unwrap();
-    let resized = job.memory().resize_share(Share::guaranteed(60 * MIB));
+    let resized = job.resize(ShareOptions::guaranteed(60 * MIB));
     drop((copy, sum, backed));
     assert!(matches!(resized, Err(Error::Share { .. })), "{resized:?}");
     let held = job.memory().share_use().unwrap();
     assert!(held.is_closed);
     assert_eq!(held.guaranteed_bytes, 0);
-    gpu.share("other", Share::guaranteed(60 * MIB)).unwrap();
+    gpu.share("other", ShareOptions::guaranteed(60 * MIB))
+        .unwrap();
 }
 
 #[test]
 fn a_lower_budget_and_a_new_share_do_not_both_succeed() {
     let gpu = device(64 * MIB);
     // From the first share on, budgets are checked.
-    let _keep = gpu.share("keep", Share::guaranteed(0)).unwrap();
+    let _keep = gpu.share("keep", ShareOptions::guaranteed(0)).unwrap();
     let budget = |mib: u64| Budget {
         staging_bytes: Some(8 * MIB),
         ..Budget::device((mib + 8) * MIB)
@@ -364,7 +384,7 @@ fn a_lower_budget_and_a_new_share_do_not_both_succeed() {
         scope.spawn(|| {
             for _ in 0..rounds {
                 start.wait();
-                let made = gpu.share("new", Share::guaranteed(40 * MIB));
+                let made = gpu.share("new", ShareOptions::guaranteed(40 * MIB));
                 start.wait();
                 // The other thread looks at the shares.
                 start.wait();
@@ -400,7 +420,7 @@ fn a_lower_budget_brings_shares_below_their_ceilings() {
             ..Budget::device(bytes + 2 * MIB)
         };
         let gpu = open(budget(64 * MIB), maps_slabs);
-        let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+        let half = ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(50));
         let share = gpu.share("half", half).unwrap();
         let held: Vec<_> = (0..30).map(|_| filled(&share, MIB, 7)).collect();
         let other: Vec<_> = (0..10).map(|_| filled(&gpu, MIB, 8)).collect();
@@ -422,7 +442,7 @@ fn what_a_share_cannot_give_up_is_the_shortfall_of_a_budget() {
         ..Budget::device(bytes + 2 * MIB)
     };
     let gpu = with_budget(budget(64 * MIB));
-    let half = Share::guaranteed(0).with_ceiling(Amount::OfBudget(50));
+    let half = ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(50));
     let share = gpu.share("half", half).unwrap();
     let held: Vec<_> = (0..30).map(|_| filled(&share, MIB, 7)).collect();
     let shortfall_bytes = gpu.memory().set_budget(budget(40 * MIB)).unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lapidary::jobs::{Job, Running};
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::{Budget, Gpu, Result, Tensor};
 
 use super::{MIB, with_budget};
@@ -76,8 +76,8 @@ struct Plan {
 
 impl Plan {
     /// The share within the job. It fails if jobs of a higher priority leave too little for it.
-    fn within(&self, running: &Running, random: &mut Rng) -> Option<Gpu> {
-        let share = Share::guaranteed(random.u64(0..=self.peak_bytes));
+    fn within(&self, running: &Running, random: &mut Rng) -> Option<Share> {
+        let share = ShareOptions::guaranteed(random.u64(0..=self.peak_bytes));
         let within = self.has_share.then(|| running.share("within", share));
         within.and_then(Result::ok)
     }
@@ -151,7 +151,7 @@ impl Office {
             priority: plan.priority,
         });
         let within = plan.within(&running, random);
-        let done = work(within.as_ref().unwrap_or(&running), &plan, random);
+        let done = work(within.as_ref().map_or(&*running, Share::gpu), &plan, random);
         if plan.is_cancelled {
             return self.cancel(&running);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fastrand::Rng;
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Gpu, Options, Tensor};
 
@@ -40,7 +40,7 @@ impl Held {
 
 /// A share, and what others have lent to it.
 struct Party {
-    gpu: Gpu,
+    gpu: Share,
     lent: Mutex<Vec<Held>>,
 }
 
@@ -151,8 +151,8 @@ fn limits(gpu: &Gpu, parties: &[Party], seed: u64, is_over: &AtomicBool) {
                 gpu.memory().set_budget(lower).unwrap();
             }
             at => {
-                let share = Share::guaranteed(MIB).with_ceiling(rng.u64(6..=7) * MIB);
-                parties[at].gpu.memory().resize_share(share).unwrap();
+                let share = ShareOptions::guaranteed(MIB).with_ceiling(rng.u64(6..=7) * MIB);
+                parties[at].gpu.resize(share).unwrap();
             }
         }
         thread::yield_now();
@@ -177,7 +177,7 @@ fn run(seed: u64, steps: u64, maps_slabs: bool) {
     };
     let (gpu, _) = Gpu::simulated_with(device, options).unwrap();
     let parties = [-1, 0, 1].map(|priority| {
-        let share = Share::guaranteed(MIB).with_priority(priority);
+        let share = ShareOptions::guaranteed(MIB).with_priority(priority);
         Party {
             gpu: gpu.share(&format!("of {priority}"), share).unwrap(),
             lent: Mutex::default(),

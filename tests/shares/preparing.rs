@@ -8,7 +8,7 @@ use std::sync::{Arc, Once, mpsc};
 use std::task::{Context, Waker};
 use std::thread;
 
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::sim::SimOptions;
 use lapidary::stores::{Key, Store, StoreFailure, StoreTier};
 use lapidary::{Budget, DType, Gpu, Options, Residency, Source, Tensor};
@@ -45,7 +45,7 @@ pub(super) fn beside_a_store(
     bytes: u64,
     maps_slabs: bool,
     [first, second]: [u64; 2],
-) -> (Gpu, Gpu, Gate, Gate, Arc<AtomicU64>) {
+) -> (Share, Share, Gate, Gate, Arc<AtomicU64>) {
     let ((early, stops_early), (late, stops_late)) = (Gate::new(), Gate::new());
     let writes = Arc::<AtomicU64>::default();
     let store = Told {
@@ -77,9 +77,9 @@ pub(super) fn beside_a_store(
     (frame, job, early, late, writes)
 }
 
-pub(super) fn frame_and_job(gpu: &Gpu) -> (Gpu, Gpu) {
-    let frame = gpu.share("frame", Share::guaranteed(MIB).with_priority(1));
-    let job = gpu.share("job", Share::guaranteed(0).with_priority(-1));
+pub(super) fn frame_and_job(gpu: &Gpu) -> (Share, Share) {
+    let frame = gpu.share("frame", ShareOptions::guaranteed(MIB).with_priority(1));
+    let job = gpu.share("job", ShareOptions::guaranteed(0).with_priority(-1));
     (frame.unwrap(), job.unwrap())
 }
 
@@ -301,8 +301,8 @@ fn higher_work_passes_the_drain_of_a_lowered_ceiling() {
         let held: Vec<_> = (0..60).map(|_| filled(&job, MIB, 7)).collect();
         let pins: Vec<_> = held[..12].iter().map(|one| one.pin().unwrap()).collect();
         the_frame_passes(&frame, &early, &late, || {
-            let lower = Share::guaranteed(0).with_ceiling(8 * MIB);
-            let shortfall_bytes = job.memory().resize_share(lower).unwrap();
+            let lower = ShareOptions::guaranteed(0).with_ceiling(8 * MIB);
+            let shortfall_bytes = job.resize(lower).unwrap();
             assert_eq!(shortfall_bytes, 4 * MIB, "what is pinned stays");
         });
         assert_eq!(on_device(&held), 12);
@@ -317,8 +317,8 @@ fn a_flush_of_a_higher_priority_leaves_what_is_above_the_ceiling_of_a_lower_one(
     let (frame, job) = frame_and_job(&gpu);
     let held: Vec<_> = (0..20).map(|_| filled(&job, MIB, 7)).collect();
     let pins: Vec<_> = held.iter().map(|one| one.pin().unwrap()).collect();
-    let lower = Share::guaranteed(0).with_ceiling(8 * MIB);
-    assert_eq!(job.memory().resize_share(lower).unwrap(), 12 * MIB);
+    let lower = ShareOptions::guaranteed(0).with_ceiling(8 * MIB);
+    assert_eq!(job.resize(lower).unwrap(), 12 * MIB);
     drop(pins);
     assert_filled(&[filled(&frame, 4096, 5)], 5);
     assert_eq!(on_device(&held), 20);

@@ -3,16 +3,16 @@
 use std::sync::mpsc;
 use std::thread;
 
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::{Budget, Buffer, Error, Gpu, Residency, Result};
 
 use super::{Gate, MIB, PATIENT, assert_filled, device, filled, with_budget};
 
 /// Handles of a device, a frame and a job.
-fn handles() -> (Gpu, Gpu, Gpu) {
+fn handles() -> (Gpu, Share, Share) {
     let gpu = device(64 * MIB);
-    let frame = Share::guaranteed(MIB).with_priority(1);
-    let job = Share::guaranteed(0).with_priority(-1);
+    let frame = ShareOptions::guaranteed(MIB).with_priority(1);
+    let job = ShareOptions::guaranteed(0).with_priority(-1);
     let [frame, job] =
         [("frame", frame), ("job", job)].map(|(name, share)| gpu.share(name, share).unwrap());
     (gpu, frame, job)
@@ -21,7 +21,7 @@ fn handles() -> (Gpu, Gpu, Gpu) {
 #[test]
 fn work_of_a_higher_priority_runs_first_and_leaves_the_rest() {
     let (gpu, frame, job) = handles();
-    let middle = gpu.share("middle", Share::guaranteed(0)).unwrap();
+    let middle = gpu.share("middle", ShareOptions::guaranteed(0)).unwrap();
     let of_job: Vec<_> = (0..20).map(|_| job.buffer_zeroed(4096).unwrap()).collect();
     let of_device = middle.buffer_zeroed(4096).unwrap();
     let of_frame = frame.buffer_zeroed(4096).unwrap();
@@ -90,7 +90,7 @@ fn copies_over_three_priorities_keep_their_order() {
 #[test]
 fn the_middle_does_not_wait_for_the_lowest() {
     let (gpu, frame, job) = handles();
-    let middle = gpu.share("middle", Share::guaranteed(0)).unwrap();
+    let middle = gpu.share("middle", ShareOptions::guaranteed(0)).unwrap();
     let of_job: Vec<_> = (0..20).map(|_| job.buffer_zeroed(4096).unwrap()).collect();
     let of_middle = middle.buffer_zeroed(4096).unwrap();
     let of_frame = frame.buffer_zeroed(4096).unwrap();
@@ -120,11 +120,11 @@ fn what_is_cancelled_does_not_run_and_others_do() {
     let (gpu, frame, job) = handles();
     let done = job.buffer_from(&[1_u32]).unwrap();
     done.force().unwrap();
-    let inner = job.share("inner", Share::guaranteed(0)).unwrap();
+    let inner = job.share("inner", ShareOptions::guaranteed(0)).unwrap();
     let queued = [&job, &inner].map(|gpu| gpu.buffer_zeroed(4096).unwrap());
     let other = frame.buffer_zeroed(4096).unwrap();
     let read = done.to_vec_async::<u32>();
-    job.memory().cancel_share().unwrap();
+    job.cancel().unwrap();
     for buffer in &queued {
         let error = buffer.force().unwrap_err();
         let Error::Poisoned { cause, .. } = &error else {
@@ -189,10 +189,10 @@ fn reads_of_many_pieces_end_with_the_passes_of_other_threads() {
         ..Budget::device(16 * MIB)
     });
     let shares = (0..4).map(|priority| {
-        let share = Share::guaranteed(0).with_priority(priority);
+        let share = ShareOptions::guaranteed(0).with_priority(priority);
         gpu.share("share", share).unwrap()
     });
-    let shares: Vec<Gpu> = shares.collect();
+    let shares: Vec<Share> = shares.collect();
     thread::scope(|scope| {
         for (share, word) in shares.iter().zip(1..) {
             scope.spawn(move || {

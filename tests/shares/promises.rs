@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use lapidary::jobs::Job;
-use lapidary::shares::{Amount, Share};
+use lapidary::shares::{Amount, Share, ShareOptions};
 use lapidary::stores::{DeviceStore, StoreTier};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Options, Source, Tensor};
 
@@ -43,17 +43,15 @@ fn sum_of_dropped(gpu: &Gpu, mib: usize) -> Tensor {
 #[test]
 fn what_is_pinned_is_not_promised_to_others() {
     let gpu = device(64 * MIB);
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let held = held(&gpu, 40, 1);
     let pins: Vec<_> = held.iter().map(|one| one.pin().unwrap()).collect();
-    let share = Share::guaranteed(25 * MIB);
+    let share = ShareOptions::guaranteed(25 * MIB);
     assert_refused(gpu.share("frame", share), "1.00 MiB of the guarantees");
-    assert_refused(job.memory().resize_share(share), "pinned");
+    assert_refused(job.resize(share), "pinned");
     assert_eq!(gpu.memory().stats().shares.len(), 1);
     assert_eq!(job.memory().share_use().unwrap().guaranteed_bytes, 0);
-    job.memory()
-        .resize_share(Share::guaranteed(24 * MIB))
-        .unwrap();
+    job.resize(ShareOptions::guaranteed(24 * MIB)).unwrap();
     drop(pins);
     gpu.share("frame", share).unwrap();
 }
@@ -61,11 +59,11 @@ fn what_is_pinned_is_not_promised_to_others() {
 #[test]
 fn what_has_no_other_place_is_not_promised_to_others() {
     let gpu = with_budget(budget(64, 10));
-    let job = gpu.share("job", Share::guaranteed(0)).unwrap();
+    let job = gpu.share("job", ShareOptions::guaranteed(0)).unwrap();
     let mut held = held(&gpu, 60, 1);
-    let share = Share::guaranteed(15 * MIB);
+    let share = ShareOptions::guaranteed(15 * MIB);
     assert_refused(gpu.share("frame", share), "1.00 MiB of the guarantees");
-    assert_refused(job.memory().resize_share(share), "have no room for them");
+    assert_refused(job.resize(share), "have no room for them");
     held.pop();
     let frame = gpu.share("frame", share).unwrap();
     let of_frame: Vec<_> = (0..15).map(|_| filled(&frame, MIB, 2)).collect();
@@ -84,7 +82,9 @@ fn a_promise_takes_memory_that_is_of_no_use() {
     }
     // Queued commands hold what the app has dropped.
     let sum = sum_of_dropped(&gpu, 30);
-    let frame = gpu.share("frame", Share::guaranteed(60 * MIB)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(60 * MIB))
+        .unwrap();
     let of_frame: Vec<_> = (0..60).map(|_| filled(&frame, MIB, 2)).collect();
     assert_filled(&of_frame, 2);
     assert_eq!(sum.item::<f32>().unwrap(), 0.0);
@@ -95,10 +95,12 @@ fn a_promise_takes_memory_that_is_of_no_use() {
 #[test]
 fn a_guarantee_within_a_share_is_lent_only_with_room() {
     let gpu = with_budget(budget(32, 0));
-    let share = Share::guaranteed(16 * MIB).with_ceiling(16 * MIB);
+    let share = ShareOptions::guaranteed(16 * MIB).with_ceiling(16 * MIB);
     let app = gpu.share("app", share).unwrap();
-    let user = app.share("user", Share::guaranteed(12 * MIB)).unwrap();
-    let guest = app.share("guest", Share::guaranteed(0)).unwrap();
+    let user = app
+        .share("user", ShareOptions::guaranteed(12 * MIB))
+        .unwrap();
+    let guest = app.share("guest", ShareOptions::guaranteed(0)).unwrap();
     let of_guest = held(&guest, 4, 1);
     let error = guest.buffer_zeroed(MIB).unwrap().force().unwrap_err();
     assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
@@ -110,7 +112,9 @@ fn a_guarantee_within_a_share_is_lent_only_with_room() {
 #[test]
 fn a_budget_keeps_all_promises() {
     let gpu = with_budget(budget(64, 40));
-    let frame = gpu.share("frame", Share::guaranteed(24 * MIB)).unwrap();
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(24 * MIB))
+        .unwrap();
     let of_main = held(&gpu, 60, 1);
     let set = |mib, host_mib| gpu.memory().set_budget(budget(mib, host_mib));
     // 20 MiB are lent, which need a place.
@@ -129,9 +133,11 @@ fn a_budget_keeps_all_promises() {
 #[test]
 fn a_budget_whose_parts_contradict_each_other_is_refused() {
     let gpu = device(64 * MIB);
-    let half = Share::guaranteed(Amount::OfBudget(50)).with_ceiling(Amount::OfBudget(75));
+    let half = ShareOptions::guaranteed(Amount::OfBudget(50)).with_ceiling(Amount::OfBudget(75));
     let app = gpu.share("app", half).unwrap();
-    let user = app.share("user", Share::guaranteed(20 * MIB)).unwrap();
+    let user = app
+        .share("user", ShareOptions::guaranteed(20 * MIB))
+        .unwrap();
     let small = |mib: u64| Budget {
         staging_bytes: Some(8 * MIB),
         ..Budget::device((mib + 8) * MIB)
@@ -141,20 +147,20 @@ fn a_budget_whose_parts_contradict_each_other_is_refused() {
     assert_eq!(app.memory().share_use().unwrap().guaranteed_bytes, 32 * MIB);
     gpu.memory().set_budget(small(40)).unwrap();
     drop(user);
-    let whole = Share::guaranteed(20 * MIB).with_ceiling(Amount::OfBudget(50));
-    app.memory().resize_share(whole).unwrap();
+    let whole = ShareOptions::guaranteed(20 * MIB).with_ceiling(Amount::OfBudget(50));
+    app.resize(whole).unwrap();
     assert_refused(gpu.memory().set_budget(small(38)), "ceiling");
     // Parts of a ceiling follow that ceiling.
-    let inner = Share::guaranteed(10 * MIB).with_ceiling(Amount::OfBudget(50));
+    let inner = ShareOptions::guaranteed(10 * MIB).with_ceiling(Amount::OfBudget(50));
     let inner = app.share("inner", inner).unwrap();
-    let lower = Share::guaranteed(19 * MIB).with_ceiling(19 * MIB);
-    assert_refused(app.memory().resize_share(lower), "`app/inner`");
+    let lower = ShareOptions::guaranteed(19 * MIB).with_ceiling(19 * MIB);
+    assert_refused(app.resize(lower), "`app/inner`");
     assert_eq!(
         app.memory().share_use().unwrap().ceiling_bytes,
         Some(20 * MIB)
     );
     drop(inner);
-    app.memory().resize_share(lower).unwrap();
+    app.resize(lower).unwrap();
     assert_eq!(
         app.memory().share_use().unwrap().ceiling_bytes,
         Some(19 * MIB)
@@ -164,7 +170,10 @@ fn a_budget_whose_parts_contradict_each_other_is_refused() {
 #[test]
 fn a_share_that_has_ended_is_guaranteed_nothing() {
     let gpu = device(64 * MIB);
-    drop(gpu.share("frame", Share::guaranteed(60 * MIB)).unwrap());
+    drop(
+        gpu.share("frame", ShareOptions::guaranteed(60 * MIB))
+            .unwrap(),
+    );
     let small = Budget {
         staging_bytes: Some(8 * MIB),
         ..Budget::device(24 * MIB)
@@ -175,10 +184,12 @@ fn a_share_that_has_ended_is_guaranteed_nothing() {
 #[test]
 fn pins_of_all_kinds_leave_what_is_guaranteed() {
     let gpu = device(64 * MIB);
-    let app = Share::guaranteed(20 * MIB).with_ceiling(20 * MIB);
+    let app = ShareOptions::guaranteed(20 * MIB).with_ceiling(20 * MIB);
     let app = gpu.share("app", app).unwrap();
-    let _user = app.share("user", Share::guaranteed(12 * MIB)).unwrap();
-    let guest = app.share("guest", Share::guaranteed(0)).unwrap();
+    let _user = app
+        .share("user", ShareOptions::guaranteed(12 * MIB))
+        .unwrap();
+    let guest = app.share("guest", ShareOptions::guaranteed(0)).unwrap();
     let held = held(&guest, 9, 1);
     // A ceiling around both is a limit, too.
     let pins: Vec<_> = held[..8].iter().map(|one| one.pin().unwrap()).collect();
@@ -265,14 +276,11 @@ fn a_job_is_held_to_its_peak_and_leaves_the_list_when_cancelled() {
     let gpu = device(64 * MIB);
     let jobs = gpu.jobs();
     let running = jobs.admit(Job::new("job", 40 * MIB)).unwrap();
-    for more in [Share::guaranteed(60 * MIB), Share::guaranteed(0)] {
-        assert_refused(running.memory().resize_share(more), "declared peak");
-    }
     // What it has it may divide.
-    let part = running.share("part", Share::guaranteed(10 * MIB)).unwrap();
-    part.memory()
-        .resize_share(Share::guaranteed(20 * MIB))
+    let part = running
+        .share("part", ShareOptions::guaranteed(10 * MIB))
         .unwrap();
+    part.resize(ShareOptions::guaranteed(20 * MIB)).unwrap();
     assert!(jobs.cancel(running.id()) && !jobs.cancel(running.id()));
     assert_eq!(jobs.list(), []);
     // It still has its handle, and the next job begins.
@@ -288,9 +296,11 @@ fn what_a_job_guarantees_within_itself_keeps_no_higher_job_waiting() {
     let gpu = device(64 * MIB);
     let jobs = gpu.jobs();
     let low = jobs.admit(Job::new("low", 60 * MIB)).unwrap();
-    let share = |bytes| low.share("inner", Share::guaranteed(bytes)).unwrap();
+    let share = |bytes| low.share("inner", ShareOptions::guaranteed(bytes)).unwrap();
     let inner = [share(30 * MIB), share(20 * MIB)];
-    let innermost = inner[1].share("most", Share::guaranteed(15 * MIB)).unwrap();
+    let innermost = inner[1]
+        .share("most", ShareOptions::guaranteed(15 * MIB))
+        .unwrap();
     let of_inner = held(&inner[0], 50, 1);
     let guarantees = || {
         let of = |gpu: &Gpu| gpu.memory().share_use().unwrap().guaranteed_bytes / MIB;
@@ -303,20 +313,14 @@ fn what_a_job_guarantees_within_itself_keeps_no_higher_job_waiting() {
     let of_high = held(high.as_ref().unwrap(), 30, 2);
     assert_filled(&of_inner, 1);
     assert_eq!(on_device(&of_high), 30);
-    inner[0]
-        .memory()
-        .resize_share(Share::guaranteed(0))
-        .unwrap();
+    inner[0].resize(ShareOptions::guaranteed(0)).unwrap();
     assert_eq!(guarantees(), [34, 0, 20, 15]);
-    let [a_third, all] = [33, 100].map(|part| Share::guaranteed(Amount::OfBudget(part)));
-    inner[0].memory().resize_share(a_third).unwrap_err();
+    let [a_third, all] = [33, 100].map(|part| ShareOptions::guaranteed(Amount::OfBudget(part)));
+    inner[0].resize(a_third).unwrap_err();
     drop((high, of_high));
     assert_eq!(guarantees(), [60, 0, 20, 15]);
-    inner[0].memory().resize_share(a_third).unwrap();
-    assert_refused(
-        inner[0].memory().resize_share(all),
-        "more than what is left",
-    );
+    inner[0].resize(a_third).unwrap();
+    assert_refused(inner[0].resize(all), "more than what is left");
     assert_eq!(guarantees()[1], 19);
 }
 
@@ -327,7 +331,7 @@ fn nothing_waits_for_a_job_inside_a_callback() {
     let is_refused = refused.clone();
     let _mark = gpu.memory().on_watermark(50, move |_| {
         let admitted = job.jobs().admit(Job::new("job", MIB));
-        let share = job.share("inside", Share::guaranteed(MIB));
+        let share = job.share("inside", ShareOptions::guaranteed(MIB));
         let is_reentered = matches!(admitted, Err(Error::Reentered)) && share.is_ok();
         is_refused.store(is_reentered, Ordering::Release);
     });
@@ -342,24 +346,26 @@ fn program(seed: u64, steps: u64) {
     let mut random = Rng::with_seed(seed);
     let device_mib = 24;
     let gpu = with_budget(budget(device_mib, random.u64(0..20)));
-    let mut shares: Vec<(Gpu, Vec<Buffer>)> = vec![(gpu.clone(), Vec::new())];
+    // The first is the device, and no share.
+    let mut shares: Vec<(Gpu, Vec<Buffer>, Option<Share>)> = vec![(gpu.clone(), Vec::new(), None)];
     let mut pins = Vec::new();
     for step in 0..steps {
         let at = random.usize(0..shares.len());
         let mib = random.u64(0..=12) * MIB;
         match random.u32(0..20) {
             0 => {
-                let share = Share::guaranteed(mib);
+                let share = ShareOptions::guaranteed(mib);
                 let share = match random.bool() {
                     true => share.with_ceiling(mib + random.u64(1..12) * MIB),
                     false => share,
                 };
-                if let Ok(gpu) = shares[at].0.share(&format!("s{step}"), share) {
-                    shares.push((gpu, Vec::new()));
+                if let Ok(share) = shares[at].0.share(&format!("s{step}"), share) {
+                    shares.push((share.gpu().clone(), Vec::new(), Some(share)));
                 }
             }
             1 if at > 0 => {
-                let _ = shares[at].0.memory().resize_share(Share::guaranteed(mib));
+                let share = shares[at].2.as_ref().unwrap();
+                let _ = share.resize(ShareOptions::guaranteed(mib));
             }
             2 if at > 0 => drop(shares.swap_remove(at)),
             3 => {
@@ -391,7 +397,7 @@ fn program(seed: u64, steps: u64) {
             }
             _ => {
                 // The share takes what it is guaranteed, unless that is for shares within it.
-                let (gpu, buffers) = &mut shares[at];
+                let (gpu, buffers, _) = &mut shares[at];
                 let Some(used) = gpu.memory().share_use() else {
                     continue;
                 };

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex};
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 
 use super::{MIB, device, filled};
 
 #[test]
 fn tags_and_reports_name_the_share() {
     let gpu = device(64 * MIB);
-    let app = gpu.share("app", Share::guaranteed(MIB)).unwrap();
-    let user = app.share("user", Share::guaranteed(0)).unwrap();
+    let app = gpu.share("app", ShareOptions::guaranteed(MIB)).unwrap();
+    let user = app.share("user", ShareOptions::guaranteed(0)).unwrap();
     let mut held = Vec::new();
     for gpu in [&gpu, &app, &user] {
         held.push(filled(gpu, MIB, 1).named("same"));
@@ -46,7 +46,7 @@ fn tags_and_reports_name_the_share() {
 #[test]
 fn watermarks_call_back_each_time_they_are_reached() {
     let gpu = device(64 * MIB);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let watch = |gpu: &lapidary::Gpu, percent| {
@@ -87,7 +87,7 @@ fn watermarks_call_back_each_time_they_are_reached() {
 #[test]
 fn a_dry_run_of_a_share_stays_within_its_ceiling() {
     let gpu = device(64 * MIB);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
     let held = filled(&job, 2 * MIB, 1);
     let run = |gpu: &lapidary::Gpu| {
@@ -119,8 +119,8 @@ fn snapshots_have_the_shares() {
     use lapidary::stats::{Snapshot, Topic};
 
     let gpu = device(64 * MIB);
-    let app = gpu.share("app", Share::guaranteed(MIB)).unwrap();
-    let share = Share::guaranteed(0).with_ceiling(4 * MIB);
+    let app = gpu.share("app", ShareOptions::guaranteed(MIB)).unwrap();
+    let share = ShareOptions::guaranteed(0).with_ceiling(4 * MIB);
     let user = app.share("user", share).unwrap();
     let held: Vec<_> = (0..8).map(|_| filled(&user, MIB, 7)).collect();
     for _ in 0..3 {

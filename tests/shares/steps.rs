@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::{DType, Gpu, Residency, Source, Tensor};
 
 use super::{MIB, device};
 
-fn shares(gpu: &Gpu) -> [Gpu; 2] {
+fn shares(gpu: &Gpu) -> [Share; 2] {
     [("frame", 1), ("job", -1)].map(|(name, priority)| {
-        let share = Share::guaranteed(0).with_priority(priority);
+        let share = ShareOptions::guaranteed(0).with_priority(priority);
         gpu.share(name, share).unwrap()
     })
 }

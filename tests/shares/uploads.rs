@@ -1,6 +1,6 @@
 //! Uploads that find no room in their share keep no other share from its own.
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency};
 
 use super::{MIB, assert_filled, device_of, filled, with_budget};
@@ -55,9 +55,11 @@ fn lost(buffers: &[Buffer], word: u32) -> usize {
 #[test]
 fn a_share_at_its_ceiling_keeps_no_staging_from_others() {
     let gpu = device(0);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
-    let other = gpu.share("other", Share::guaranteed(16 * MIB)).unwrap();
+    let other = gpu
+        .share("other", ShareOptions::guaranteed(16 * MIB))
+        .unwrap();
     let (mut of_job, error) = flood(&job, 1);
     assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
     assert!(error.to_string().contains("its share `job`"), "{error}");
@@ -93,7 +95,7 @@ fn a_share_at_its_ceiling_keeps_no_staging_from_others() {
 #[test]
 fn a_share_alone_at_its_ceiling_loses_no_upload() {
     let gpu = device(0);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
     let (mut buffers, _) = flood(&job, 1);
     while !buffers.is_empty() {
@@ -105,7 +107,7 @@ fn a_share_alone_at_its_ceiling_loses_no_upload() {
 #[test]
 fn a_share_that_has_no_room_itself_takes_no_upload_from_another() {
     let gpu = device(0);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let [a, b] = ["job", "other"].map(|name| gpu.share(name, share).unwrap());
     let first: Vec<_> = (0..10).map(|_| filled(&b, MIB, 2)).collect();
     let (mut of_a, _) = flood(&a, 1);
@@ -122,7 +124,7 @@ fn a_share_that_has_no_room_itself_takes_no_upload_from_another() {
 #[test]
 fn pinned_memory_at_a_ceiling_keeps_no_staging_from_who_evicts() {
     let gpu = device(100 * MIB);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
     let held: Vec<_> = (0..10).map(|_| filled(&job, MIB, 1)).collect();
     let pins = held.iter().map(Buffer::pin);
@@ -140,7 +142,7 @@ fn pinned_memory_at_a_ceiling_keeps_no_staging_from_who_evicts() {
 #[test]
 fn what_came_before_a_lost_upload_sees_the_old_value() {
     let gpu = device(0);
-    let share = Share::guaranteed(0).with_ceiling(10 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(10 * MIB);
     let job = gpu.share("job", share).unwrap();
     let large = filled(&job, 6 * MIB, 5);
     let len = MIB as usize / 4;
@@ -165,7 +167,7 @@ fn what_came_before_a_lost_upload_sees_the_old_value() {
 #[test]
 fn thousands_of_commands_without_room_do_not_slow_others_down() {
     let gpu = device(0);
-    let share = Share::guaranteed(0).with_ceiling(2 * MIB);
+    let share = ShareOptions::guaranteed(0).with_ceiling(2 * MIB);
     let [job, other] = ["job", "other"].map(|name| gpu.share(name, share).unwrap());
     let waiting: Vec<_> = (0..3000)
         .map(|_| job.buffer_zeroed(64 << 10).unwrap())
@@ -193,7 +195,7 @@ fn thousands_of_commands_without_room_do_not_slow_others_down() {
 fn parts_of_buffers_and_mapped_slabs_are_no_exception() {
     for maps_slabs in [false, true] {
         let gpu = device_of(64 * MIB, maps_slabs);
-        let share = Share::guaranteed(0).with_ceiling(MIB);
+        let share = ShareOptions::guaranteed(0).with_ceiling(MIB);
         let job = gpu.share("job", share).unwrap();
         let held = filled(&job, MIB, 1);
         let pin = held.pin().unwrap();

@@ -2,7 +2,7 @@
 
 use lapidary::grad::Gradients;
 use lapidary::optim::{Sgd, SgdOptions};
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Result, Tensor};
 
@@ -178,7 +178,7 @@ fn a_command_that_runs_later_names_the_method() {
 #[test]
 fn fused_commands_name_the_methods_of_their_results() {
     // Commands are fused if the device has room, and the ceiling of the share refuses them.
-    let share = Share::guaranteed(0).with_ceiling(4096);
+    let share = ShareOptions::guaranteed(0).with_ceiling(4096);
     let gpu = Gpu::simulated(SimOptions::default()).unwrap().0;
     let gpu = gpu.share("narrow", share).unwrap();
     let x = gpu.tensor(&[1.0_f32; 600], &[20, 30]).unwrap();

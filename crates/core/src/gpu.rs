@@ -40,6 +40,7 @@ pub use kernels::GpuKernels;
 pub use memory_limits::Compacted;
 use options::Chosen;
 pub use options::Options;
+pub use shares::Share;
 
 /// What a crate above this one adds to the engine: operations and their fusion.
 #[derive(Clone, Copy, Debug)]

@@ -71,7 +71,8 @@ pub mod stores {
 /// Shares of a device's memory, with guarantees and ceilings: see [`Gpu::share`].
 pub mod shares {
     pub use crate::engine::{Watermark, WatermarkGuard};
-    pub use crate::memory::{Amount, Share};
+    pub use crate::gpu::Share;
+    pub use crate::memory::{Amount, ShareOptions};
     pub use crate::shortage::ShareUse;
 }
 

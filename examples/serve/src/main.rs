@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use embed::{Model, Precision, places};
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::units::Bytes;
 use lapidary::{Gpu, Options};
 use serve::{Limits, Result, Server, Tenants};
@@ -66,7 +66,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let gpu = Gpu::open(Options::from_env()?)?;
     // What else the program does on this device keeps its memory.
     let bytes = arguments.memory << 20;
-    let share = gpu.share("serve", Share::guaranteed(bytes).with_ceiling(bytes))?;
+    let share = gpu.share("serve", ShareOptions::guaranteed(bytes).with_ceiling(bytes))?;
     let folder = arguments.model.clone().unwrap_or_else(places::model_folder);
     let model = Model::open_as(&share, &folder, arguments.weights)?;
     let limits = Limits {

@@ -98,20 +98,22 @@ fn fit(gpu: &Gpu, encoder: &Encoder, length: usize, most: usize) -> Result<usize
 #[cfg(test)]
 mod tests {
     use embed::small;
-    use lapidary::shares::Share;
+    use lapidary::shares::ShareOptions;
 
     use super::*;
 
     #[test]
     fn fewer_and_shorter_texts_fit_into_less_memory() {
         let (gpu, _) = Gpu::simulated(Default::default()).unwrap();
-        let share = gpu.share("serve", Share::guaranteed(1 << 20)).unwrap();
+        let share = gpu
+            .share("serve", ShareOptions::guaranteed(1 << 20))
+            .unwrap();
         let model = small::model(&share).unwrap();
 
         let mut room = Room::new(small::LONGEST, 100);
         let mut ask = |ceiling_bytes: u64| {
-            let limits = Share::guaranteed(0).with_ceiling(ceiling_bytes);
-            share.memory().resize_share(limits).unwrap();
+            let limits = ShareOptions::guaranteed(0).with_ceiling(ceiling_bytes);
+            share.resize(limits).unwrap();
             room.refresh(&share, &model.encoder).unwrap();
             [4, 8, 16].map(|length| room.texts(length))
         };

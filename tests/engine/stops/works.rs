@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::{DType, Gpu, Result, Source, Tensor};
 
 use super::world::{KIB, LOWER, Rest, Setup, Stopped, Value, World, numbers};
@@ -213,10 +213,10 @@ pub(super) fn a_drain_to_a_ceiling() -> Work {
         let held = [1, 2, 3].map(|start| Value::settled(&world.job, start, 256 * KIB));
         let job = world.job.clone();
         let drain = async move {
-            let lower = Share::guaranteed(0)
+            let lower = ShareOptions::guaranteed(0)
                 .with_ceiling(256 * KIB)
                 .with_priority(-1);
-            job.memory().resize_share_async(lower).await.map(drop)
+            job.resize_async(lower).await.map(drop)
         };
         stopped(drain, held.into(), vec![])
     })

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::OnceLock;
 
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::stores::StoreTier;
 use lapidary::{Budget, Gpu, Options, Residency, Result, Tensor};
@@ -50,8 +50,8 @@ pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) gpu: Gpu,
     pub(super) sim: SimHandle,
-    pub(super) frame: Gpu,
-    pub(super) job: Gpu,
+    pub(super) frame: Share,
+    pub(super) job: Share,
 }
 
 pub(super) type Rest = Pin<Box<dyn Future<Output = Result<()>>>>;
@@ -110,7 +110,7 @@ impl World {
         };
         let (gpu, sim) = Gpu::simulated_with(device, options).unwrap();
         let share = |name, priority| {
-            let share = Share::guaranteed(0).with_priority(priority);
+            let share = ShareOptions::guaranteed(0).with_priority(priority);
             gpu.share(name, share).unwrap()
         };
         World {

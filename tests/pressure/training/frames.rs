@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::Speed;
 use lapidary::stats::MemoryStats;
 use lapidary::{Budget, DType, Gpu, Tensor};
@@ -48,7 +48,7 @@ fn train_beside_frames(speed: Speed) -> MemoryStats {
     };
     let (gpu, sim) = open_tight(speed);
     let share = |name: &str, priority| {
-        let share = Share::guaranteed(0).with_priority(priority);
+        let share = ShareOptions::guaranteed(0).with_priority(priority);
         gpu.share(name, share).unwrap()
     };
     let (frame, job) = (share("frame", 1), share("job", -1));

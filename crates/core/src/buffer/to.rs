@@ -16,10 +16,10 @@ impl Buffer {
     /// buffer, also outside of a slice.
     ///
     /// ```no_run
-    /// # use lapidary_core::shares::Share;
+    /// # use lapidary_core::shares::ShareOptions;
     /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
     /// let table = gpu.buffer_from(&[1.0_f32, 2.0])?;
-    /// let job = gpu.share("job", Share::guaranteed(16 << 20))?;
+    /// let job = gpu.share("job", ShareOptions::guaranteed(16 << 20))?;
     /// let lent = table.lend_to(&job)?;
     /// let own = lent.copy()?; // in the share `job`
     /// # drop(own);

@@ -16,7 +16,7 @@ use super::handle::Engine;
 use super::pass::Pass;
 use super::restore::limit_ahead;
 use crate::error::{Error, Result};
-use crate::memory::{Amount, Memory, Share, ShareHandle, ShareId, share_error};
+use crate::memory::{Amount, Memory, ShareHandle, ShareId, ShareOptions, share_error};
 pub(crate) use crate::memory::{MadeBy, Unmet};
 use crate::printable::is_hidden;
 use crate::shortage::ShareUse;
@@ -30,7 +30,7 @@ pub(crate) use promises::{Promised, in_the_way, make_way};
 const MOST_NAME_BYTES: usize = 200;
 
 /// The engine of a new share, within the share of this engine.
-pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<Engine>> {
+pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: ShareOptions) -> Result<Arc<Engine>> {
     let no_changes = &[];
     let attempt = || add_beside(engine, name, said, MadeBy::App, no_changes);
     // Nothing may block in a browser. There the app makes way by `flush_async`.
@@ -46,7 +46,7 @@ pub(crate) fn add(engine: &Arc<Engine>, name: &str, said: Share) -> Result<Arc<E
 pub(crate) fn add_beside(
     engine: &Arc<Engine>,
     name: &str,
-    said: Share,
+    said: ShareOptions,
     made_by: MadeBy,
     changes: &[(Arc<Engine>, u64)],
 ) -> Result<Promised<Arc<Engine>>> {
@@ -80,14 +80,13 @@ fn of_share((engine, bytes): &(Arc<Engine>, u64)) -> Option<(ShareId, u64)> {
 
 /// Changes the limits of this engine's share. Returns the bytes by which it still exceeds its
 /// ceiling.
-pub(crate) async fn resize(engine: &Arc<Engine>, said: Share) -> Result<u64> {
+pub(crate) async fn resize(engine: &Arc<Engine>, said: ShareOptions) -> Result<u64> {
     if engine.is_inside() {
         return Err(Error::Reentered);
     }
     engine.check_lost()?;
-    let share = own_share(engine, "resize_share")?;
+    let share = own_share(engine, "resize")?;
     share.check_open()?;
-    share.check_may_resize()?;
     let device_bytes = device_bytes(engine);
     let whole_now = || whole(engine, device_bytes);
     let resize_to = |memory: &mut Memory| memory.shares.resize(&share, said, whole_now());
@@ -217,10 +216,8 @@ fn lower_guarantees(memory: &mut Memory, changes: &[(Arc<Engine>, u64)]) {
 /// The share of an engine, to change it. The handles of the device's shares are the same in a dry
 /// run, so a change of theirs there would be one of the device.
 fn own_share(engine: &Engine, call: &'static str) -> Result<Arc<ShareHandle>> {
-    let share = engine.share().cloned().ok_or_else(|| {
-        let reason = "for the handle of a share, and this one is for the device";
-        share_error("", format!("{call} is {reason}"))
-    })?;
+    let share = engine.share().cloned();
+    let share = share.expect("only the handle of a share has these calls");
     match engine.is_dry() && !share.is_of(engine.dead_list()) {
         false => Ok(share),
         true => Err(share.error(format!(

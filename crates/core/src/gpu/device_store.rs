@@ -4,19 +4,19 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use super::Gpu;
+use super::{Gpu, Share};
 use crate::buffer::Buffer;
 use crate::engine::{recovery, shares};
 use crate::error::{Error, Result, StoreFailure};
-use crate::memory::{Kept, Residency, Share};
+use crate::memory::{Kept, Residency, ShareOptions};
 use crate::transfer::{Key, Store};
 
 /// The memory of another device: what one device evicts are buffers of the other.
 ///
-/// They are in a [best-effort](Share::best_effort) share of that device. So it lends what its own
-/// work does not need, and takes it back as soon as that work needs it. Then it evicts these
-/// buffers to its own tiers, and they are read from there. So it lends no more than its own host,
-/// stores and disk have room for: the rest could not be taken back.
+/// They are in a [best-effort](ShareOptions::best_effort) share of that device. So it lends what
+/// its own work does not need, and takes it back as soon as that work needs it. Then it evicts
+/// these buffers to its own tiers, and they are read from there. So it lends no more than its own
+/// host, stores and disk have room for: the rest could not be taken back.
 ///
 /// If that device is lost, so are the tensors whose bytes were only on it, or in its heap in the
 /// host's memory ([`Options::host_heap`](crate::Options::host_heap)). What it had evicted to its
@@ -36,7 +36,7 @@ use crate::transfer::{Key, Store};
 /// ```
 #[derive(Debug)]
 pub struct DeviceStore {
-    share: Gpu,
+    share: Share,
     values: Mutex<HashMap<Key, Buffer>>,
 }
 
@@ -47,7 +47,7 @@ impl DeviceStore {
     /// [`Error::Share`] within a share that is closed, and [`Error::DeviceLost`].
     pub fn new(gpu: &Gpu) -> Result<DeviceStore> {
         Ok(DeviceStore {
-            share: gpu.share("lent to another device", Share::best_effort())?,
+            share: gpu.share("lent to another device", ShareOptions::best_effort())?,
             values: Mutex::default(),
         })
     }

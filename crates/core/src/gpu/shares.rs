@@ -1,5 +1,7 @@
 //! Shares: handles with a guarantee and a ceiling of their own, over the same device.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::{Gpu, GpuMemory};
@@ -12,7 +14,7 @@ use crate::engine::{Engine, Handle, Watermark, WatermarkGuard, block_on};
 use crate::error::Error;
 use crate::error::Result;
 use crate::jobs::Jobs;
-use crate::memory::Share;
+use crate::memory::ShareOptions;
 use crate::shortage::ShareUse;
 
 impl Gpu {
@@ -24,9 +26,9 @@ impl Gpu {
     ///   it. They do not fail; their buffers come back when they are used. A share lends no more
     ///   than the host's memory, the stores and the disk have room for: the rest could not come
     ///   back.
-    /// - The **ceiling** is never exceeded, not even for a moment: a share that needs more evicts
-    ///   buffers of its own. An operation that does not fit below it is an error. If the ceiling is
-    ///   lowered, what is above it leaves in the next pass.
+    /// - The **ceiling** is a hard limit: a share that needs more evicts buffers of its own. An
+    ///   operation that does not fit below it is an error. If the ceiling is lowered, what is above
+    ///   it leaves in the next pass.
     /// - Beyond the guarantees all borrowers are equal. One that wants more takes from those who
     ///   have borrowed more than itself, and from those who run nothing.
     ///
@@ -61,16 +63,15 @@ impl Gpu {
     /// ([`compact`](GpuMemory::compact)) is not cut, and not counted.
     ///
     /// Called on the handle of a share, this makes a share within it. The sum of the guarantees
-    /// within a share is at most its own. A share ends with its last handle and its last buffer;
-    /// [`close_share`](GpuMemory::close_share) ends its guarantee before.
+    /// within a share is at most its own.
     ///
     /// ```
-    /// use lapidary_core::shares::{Amount, Share};
+    /// use lapidary_core::shares::{Amount, ShareOptions};
     /// # fn demo(gpu: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
     ///
     /// // The frame must never wait for the job, and the job may have all that is left.
-    /// let frame = gpu.share("frame", Share::guaranteed(256 << 20))?;
-    /// let job = gpu.share("job", Share::guaranteed(0).with_ceiling(Amount::OfBudget(75)))?;
+    /// let frame = gpu.share("frame", ShareOptions::guaranteed(256 << 20))?;
+    /// let job = gpu.share("job", ShareOptions::guaranteed(0).with_ceiling(Amount::OfBudget(75)))?;
     /// let particles = frame.buffer_zeroed(64 << 20)?;
     /// let samples = job.buffer_zeroed(512 << 20)?;
     /// for share in gpu.memory().stats().shares {
@@ -89,9 +90,12 @@ impl Gpu {
     /// guarantees beyond the budget or beyond the guarantee of the share around, and for those that
     /// could not be kept. Also for a ceiling below the guarantee, and for parts of an unknown
     /// amount. [`Error::DeviceLost`].
-    pub fn share(&self, name: &str, share: Share) -> Result<Gpu> {
-        let added = shares::add(&self.engine.here(), name, share);
-        added.map(|engine| self.of_share(Handle::new(engine)))
+    pub fn share(&self, name: &str, options: ShareOptions) -> Result<Share> {
+        let engine = Handle::new(shares::add(&self.engine.here(), name, options)?);
+        Ok(Share {
+            gpu: self.of_share(engine.clone()),
+            engine,
+        })
     }
 }
 
@@ -117,58 +121,103 @@ impl Gpu {
     }
 }
 
+/// A share of a device's memory: a [`Gpu`] with a guarantee and a ceiling of its own, which
+/// [`Gpu::share`] makes.
+///
+/// It ends with its last handle and its last buffer. [`close`](Share::close) and
+/// [`cancel`](Share::cancel) end it before. Cheap to clone.
+///
+/// `G` is the handle that it gives: that of this crate, or of one above it.
+#[derive(Clone)]
+pub struct Share<G = Gpu> {
+    gpu: G,
+    engine: Handle<Engine>,
+}
+
+impl<G> Share<G> {
+    /// The handle of the share, for code that keeps a [`Gpu`] whatever it is of.
+    pub fn gpu(&self) -> &G {
+        &self.gpu
+    }
+
+    /// Changes the limits, while work may be running. If the share holds more than the new ceiling,
+    /// its coldest buffers are evicted. Returns the shortfall in bytes, usually 0: how far memory
+    /// that cannot leave still exceeds the ceiling.
+    ///
+    /// ```no_run
+    /// # use lapidary_core::shares::{Share, ShareOptions};
+    /// # fn demo(job: &Share) -> lapidary_core::Result<()> {
+    /// let shortfall_bytes = job.resize(ShareOptions::guaranteed(0).with_ceiling(1 << 30))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Gpu::share`], and in a [dry run](Gpu::dry_run) in which the share was not made; nothing
+    /// changes then.
+    pub fn resize(&self, options: ShareOptions) -> Result<u64> {
+        block_on("Share::resize", self.resize_async(options))
+    }
+
+    /// As [`resize`](Share::resize), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    /// As [`resize`](Share::resize).
+    pub async fn resize_async(&self, options: ShareOptions) -> Result<u64> {
+        shares::resize(&self.engine.here(), options).await
+    }
+
+    /// Closes this share and those within it. They are guaranteed nothing from now on, and get no
+    /// new buffers: whatever would make one is an [`Error::Share`]. Buffers that exist can be read
+    /// and copied to another share until the app drops them.
+    ///
+    /// # Errors
+    /// [`Error::Share`] in a [dry run](Gpu::dry_run) in which the share was not made.
+    pub fn close(&self) -> Result<()> {
+        shares::end_own(&self.engine.here(), "close", End::Closed)
+    }
+
+    /// Closes this share and those within it, and drops their work that has not run. The results of
+    /// that work are [`Poisoned`](Error::Poisoned), with the reason. Work that the device has
+    /// already got runs to its end. Other shares are not affected.
+    ///
+    /// # Errors
+    /// As [`close`](Share::close).
+    pub fn cancel(&self) -> Result<()> {
+        shares::end_own(&self.engine.here(), "cancel", End::Cancelled)
+    }
+}
+
+impl Share {
+    /// The same share, with the handle of a crate above this one.
+    #[doc(hidden)]
+    pub fn map<G>(self, over: impl FnOnce(Gpu) -> G) -> Share<G> {
+        Share {
+            gpu: over(self.gpu),
+            engine: self.engine,
+        }
+    }
+}
+
+/// Gives access to all methods of the handle.
+impl<G> Deref for Share<G> {
+    type Target = G;
+
+    fn deref(&self) -> &G {
+        &self.gpu
+    }
+}
+
+impl<G: fmt::Debug> fmt::Debug for Share<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.gpu.fmt(f)
+    }
+}
+
 impl GpuMemory<'_> {
     /// What the share of this handle holds. `None` on a handle of the whole device.
     /// [`MemoryStats::shares`] has all shares of the device.
     pub fn share_use(self) -> Option<ShareUse> {
         shares::use_of(&self.engine.here())
-    }
-
-    /// Changes the limits of this handle's share, while work may be running. If it holds more than
-    /// the new ceiling, its coldest buffers are evicted. Returns the shortfall in bytes, usually 0:
-    /// how far memory that cannot leave still exceeds the ceiling.
-    ///
-    /// ```no_run
-    /// # use lapidary_core::shares::Share;
-    /// # fn demo(job: &lapidary_core::Gpu) -> lapidary_core::Result<()> {
-    /// let share = Share::guaranteed(0).with_ceiling(1 << 30);
-    /// let shortfall_bytes = job.memory().resize_share(share)?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Gpu::share`], on a handle of the whole device, and in the share of a job, which is held
-    /// to its peak; nothing changes then.
-    pub fn resize_share(self, share: Share) -> Result<u64> {
-        block_on("GpuMemory::resize_share", self.resize_share_async(share))
-    }
-
-    /// As [`resize_share`](GpuMemory::resize_share), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`resize_share`](GpuMemory::resize_share).
-    pub async fn resize_share_async(self, share: Share) -> Result<u64> {
-        shares::resize(&self.engine.here(), share).await
-    }
-
-    /// Closes this handle's share and those within it. They are guaranteed nothing from now on, and
-    /// get no new buffers: whatever would make one is an [`Error::Share`]. Buffers that exist can
-    /// be read and copied to another share until the app drops them.
-    ///
-    /// # Errors
-    /// [`Error::Share`] on a handle of the whole device.
-    pub fn close_share(self) -> Result<()> {
-        shares::end_own(&self.engine.here(), "close_share", End::Closed)
-    }
-
-    /// Closes this handle's share and those within it, and drops their work that has not run. The
-    /// results of that work are [`Poisoned`](Error::Poisoned), with the reason. Work that the
-    /// device has already got runs to its end. Other shares are not affected.
-    ///
-    /// # Errors
-    /// As [`close_share`](GpuMemory::close_share).
-    pub fn cancel_share(self) -> Result<()> {
-        shares::end_own(&self.engine.here(), "cancel_share", End::Cancelled)
     }
 
     /// Registers a callback for a watermark, until the guard is dropped. It is called each time the

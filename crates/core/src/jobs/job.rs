@@ -9,7 +9,7 @@ use super::plan::{Plan, Reason};
 use crate::engine::shares;
 use crate::engine::shares::Unmet;
 use crate::error::Error;
-use crate::memory::{Share, share_error};
+use crate::memory::{ShareOptions, share_error};
 use crate::printable::printable;
 use crate::units::Bytes;
 
@@ -98,8 +98,8 @@ impl Job {
     }
 
     /// The share that it runs in.
-    pub(super) fn share(&self, guaranteed_bytes: u64) -> Share {
-        Share::guaranteed(guaranteed_bytes)
+    pub(super) fn share(&self, guaranteed_bytes: u64) -> ShareOptions {
+        ShareOptions::guaranteed(guaranteed_bytes)
             .with_ceiling(self.peak_bytes.max(1))
             .with_priority(self.priority)
     }

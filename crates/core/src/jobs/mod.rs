@@ -117,24 +117,37 @@ impl Board {
 
 /// An admitted job: a [`Gpu`] of the job's share. The job ends when this is dropped. Buffers that
 /// live on then are guaranteed nothing.
+///
+/// `G` is the handle that it gives: that of this crate, or of one above it.
 #[derive(Debug)]
-pub struct Running {
+pub struct Running<G = Gpu> {
     /// Dropped before the handle, which may be the last one of the share.
     entered: Entered,
-    gpu: Gpu,
+    gpu: G,
 }
 
-impl Running {
+impl<G> Running<G> {
     /// The number of the job, for [`Jobs::cancel`].
     pub fn id(&self) -> u64 {
         self.entered.id
     }
 }
 
-impl Deref for Running {
-    type Target = Gpu;
+impl Running {
+    /// The same job, with the handle of a crate above this one.
+    #[doc(hidden)]
+    pub fn map<G>(self, over: impl FnOnce(Gpu) -> G) -> Running<G> {
+        Running {
+            entered: self.entered,
+            gpu: over(self.gpu),
+        }
+    }
+}
 
-    fn deref(&self) -> &Gpu {
+impl<G> Deref for Running<G> {
+    type Target = G;
+
+    fn deref(&self) -> &G {
         &self.gpu
     }
 }

@@ -73,7 +73,7 @@ use previous::Previous;
 pub use report::SlabUse;
 pub(crate) use report::by_maker;
 pub use scope::{Scope, enter_scope};
-pub use share::{Amount, Share};
+pub use share::{Amount, ShareOptions};
 pub(crate) use share::{MadeBy, ShareHandle, ShareId, share_error};
 #[cfg(feature = "metrics")]
 pub(crate) use shares::series as share_series;
@@ -339,7 +339,7 @@ impl Memory {
     pub(crate) fn add_share(
         &mut self,
         name: &str,
-        said: Share,
+        said: ShareOptions,
         around: Option<&Arc<ShareHandle>>,
         made_by: MadeBy,
         whole: Whole,

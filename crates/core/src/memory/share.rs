@@ -53,30 +53,30 @@ impl Amount {
 /// not count, nor does staging, which all shares use together.
 ///
 /// ```
-/// use lapidary_core::shares::{Amount, Share};
+/// use lapidary_core::shares::{Amount, ShareOptions};
 ///
-/// let preview = Share::guaranteed(64 << 20).with_ceiling(Amount::OfBudget(50)).with_priority(1);
+/// let preview = ShareOptions::guaranteed(64 << 20).with_ceiling(Amount::OfBudget(50)).with_priority(1);
 /// assert_eq!(preview.guaranteed, Amount::Bytes(64 << 20));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Share {
+pub struct ShareOptions {
     /// Room for this much whenever the share wants it. Until then it is lent to others.
     pub guaranteed: Amount,
     /// The most that it may ever hold. `None`: as much as what surrounds it.
     pub ceiling: Option<Amount>,
     /// Commands of a share with a higher priority run before those of others. `None`: the priority
-    /// of what surrounds it when it is made; that of the device is 0. In `resize_share`, `None`
+    /// of what surrounds it when it is made; that of the device is 0. In `Share::resize`, `None`
     /// changes nothing.
     pub priority: Option<i8>,
     /// If true, others take first what it has beyond its guarantee, and it takes nothing from them.
     pub is_best_effort: bool,
 }
 
-impl Share {
+impl ShareOptions {
     /// A share with this guarantee and no ceiling of its own.
-    pub fn guaranteed(amount: impl Into<Amount>) -> Share {
-        Share {
+    pub fn guaranteed(amount: impl Into<Amount>) -> ShareOptions {
+        ShareOptions {
             guaranteed: amount.into(),
             ceiling: None,
             priority: None,
@@ -88,29 +88,29 @@ impl Share {
     /// *BestEffort*.
     ///
     /// ```
-    /// use lapidary_core::shares::Share;
+    /// use lapidary_core::shares::ShareOptions;
     ///
-    /// let cache = Share::best_effort().with_ceiling(256 << 20);
+    /// let cache = ShareOptions::best_effort().with_ceiling(256 << 20);
     /// # assert!(cache.is_best_effort);
     /// ```
-    pub fn best_effort() -> Share {
-        Share {
+    pub fn best_effort() -> ShareOptions {
+        ShareOptions {
             is_best_effort: true,
-            ..Share::guaranteed(0)
+            ..ShareOptions::guaranteed(0)
         }
     }
 
     /// The same with this ceiling.
-    pub fn with_ceiling(self, amount: impl Into<Amount>) -> Share {
-        Share {
+    pub fn with_ceiling(self, amount: impl Into<Amount>) -> ShareOptions {
+        ShareOptions {
             ceiling: Some(amount.into()),
             ..self
         }
     }
 
     /// The same with this priority.
-    pub fn with_priority(self, priority: i8) -> Share {
-        Share {
+    pub fn with_priority(self, priority: i8) -> ShareOptions {
+        ShareOptions {
             priority: Some(priority),
             ..self
         }
@@ -166,7 +166,6 @@ pub struct ShareHandle {
     is_closed: AtomicBool,
     is_cancelled: AtomicBool,
     priority: AtomicI8,
-    made_by: MadeBy,
     dead: Arc<DeadList>,
 }
 
@@ -176,7 +175,6 @@ impl ShareHandle {
         path: (Arc<str>, u32),
         priority: Option<i8>,
         around: Option<Arc<ShareHandle>>,
-        made_by: MadeBy,
         dead: Arc<DeadList>,
     ) -> Arc<Self> {
         let inherited = around.as_ref().map_or(0, |around| around.priority());
@@ -188,7 +186,6 @@ impl ShareHandle {
             around,
             is_closed: AtomicBool::new(false),
             is_cancelled: AtomicBool::new(false),
-            made_by,
             dead,
         })
     }
@@ -262,17 +259,6 @@ impl ShareHandle {
         match self.is_closed() {
             false => Ok(()),
             true => Err(self.not_open()),
-        }
-    }
-
-    /// Refuses a change of a job's limits: others were admitted by its peak.
-    pub(crate) fn check_may_resize(&self) -> Result<()> {
-        match self.made_by {
-            MadeBy::App => Ok(()),
-            MadeBy::Jobs => Err(self.error(
-                "it is the share of a job, which is held to its declared peak: declare a larger \
-                 one, or make a share within it",
-            )),
         }
     }
 

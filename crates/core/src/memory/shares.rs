@@ -26,7 +26,7 @@ mod tests;
 use std::sync::Arc;
 
 use super::dead::DeadList;
-use super::share::{Amount, MadeBy, Share, ShareHandle, ShareId};
+use super::share::{Amount, MadeBy, ShareHandle, ShareId, ShareOptions};
 use super::victims::Clock;
 use crate::error::Result;
 use crate::shortage::ShareUse;
@@ -46,7 +46,7 @@ struct Entry {
     path: Arc<str>,
     around: ShareId,
     /// What the app asked for; the amounts below follow from it.
-    said: Share,
+    said: ShareOptions,
     /// Who made it. Within a job, guarantees may be less than what was asked for.
     made_by: MadeBy,
     /// The guarantee that was asked for.
@@ -134,7 +134,7 @@ impl Shares {
     pub(super) fn add(
         &mut self,
         path: (Arc<str>, u32),
-        said: Share,
+        said: ShareOptions,
         around: Option<&Arc<ShareHandle>>,
         made_by: MadeBy,
         whole: Whole,
@@ -142,14 +142,7 @@ impl Shares {
     ) -> Result<Arc<ShareHandle>> {
         let around_id = around.map_or(ShareId::MAIN, |around| around.id());
         let id = ShareId::after(self.last, &path.0)?;
-        let handle = ShareHandle::new(
-            id,
-            path,
-            said.priority,
-            around.cloned(),
-            made_by,
-            dead.clone(),
-        );
+        let handle = ShareHandle::new(id, path, said.priority, around.cloned(), dead.clone());
         let (guaranteed_bytes, ceiling_bytes) =
             self.amounts(&handle, said, around_id, None, whole)?;
         self.last = id.0;
@@ -174,7 +167,12 @@ impl Shares {
 
     /// Changes the amounts of a share, and those within it that are parts of its ceiling. If it
     /// fails, nothing has changed. A closed share stays guaranteed nothing. Returns the ceiling.
-    pub(crate) fn resize(&mut self, share: &ShareHandle, said: Share, whole: Whole) -> Result<u64> {
+    pub(crate) fn resize(
+        &mut self,
+        share: &ShareHandle,
+        said: ShareOptions,
+        whole: Whole,
+    ) -> Result<u64> {
         share.check_open()?;
         let Some(entry) = self.entries.get(share.id()) else {
             return Ok(u64::MAX);
@@ -214,7 +212,7 @@ impl Shares {
     fn amounts(
         &self,
         share: &ShareHandle,
-        said: Share,
+        said: ShareOptions,
         around: ShareId,
         but: Option<ShareId>,
         whole: Whole,

@@ -240,7 +240,7 @@ impl Snapshot {
         let ceiling_bytes = share.ceiling_bytes?;
         let text = format!(
             "the share `{}` fills its ceiling of {}, and its tensors were restored {} times, while \
-             {} of the device are free. Raise its ceiling (`GpuMemory::resize_share`), or keep fewer \
+             {} of the device are free. Raise its ceiling (`Share::resize`), or keep fewer \
              of its tensors alive at once.",
             printable_end(&share.path, 60),
             Bytes(ceiling_bytes),

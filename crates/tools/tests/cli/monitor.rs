@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::units::Bytes;
 use lapidary::{Budget, DType, Gpu, Options, Tensor, stats::MemoryStats};
@@ -234,10 +234,12 @@ fn it_fits_into_any_terminal_and_takes_any_numbers() {
 fn shares_are_drawn_with_what_they_hold_and_may_hold() {
     let (gpu, _) = Gpu::simulated(SimOptions::default()).unwrap();
     gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
-    let frame = gpu.share("frame", Share::guaranteed(4 << 20)).unwrap();
-    let share = Share::guaranteed(1 << 20).with_ceiling(8 << 20);
+    let frame = gpu
+        .share("frame", ShareOptions::guaranteed(4 << 20))
+        .unwrap();
+    let share = ShareOptions::guaranteed(1 << 20).with_ceiling(8 << 20);
     let job = gpu.share("job", share).unwrap();
-    let inner = job.share("inner", Share::guaranteed(0)).unwrap();
+    let inner = job.share("inner", ShareOptions::guaranteed(0)).unwrap();
     let _held = [tensor(&frame, 1024, "pixels"), tensor(&inner, 2048, "sums")];
     let mut monitor = Monitor::new();
     monitor.push_at(Duration::ZERO, gpu.memory().stats());

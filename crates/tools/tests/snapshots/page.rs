@@ -1,6 +1,6 @@
 //! A snapshot's page is complete, and names that a program chose are only ever text in it.
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Tensor, stats::Snapshot};
 use serde_json::json;
@@ -123,10 +123,10 @@ fn a_page_has_the_types_and_what_was_dropped() {
 #[test]
 fn a_page_has_the_shares() {
     let (gpu, _) = open_alone(SimOptions::default());
-    let ceiling = Share::guaranteed(4096).with_ceiling(1 << 20);
+    let ceiling = ShareOptions::guaranteed(4096).with_ceiling(1 << 20);
     let job = gpu.share("job", ceiling).unwrap();
-    let closed = gpu.share("closed", Share::guaranteed(4096)).unwrap();
-    closed.memory().close_share().unwrap();
+    let closed = gpu.share("closed", ShareOptions::guaranteed(4096)).unwrap();
+    closed.close().unwrap();
     let x = job.zeros(&[16 << 10], DType::U8).unwrap();
     x.force().unwrap();
     let head = head(&page(&gpu.memory().snapshot()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::{Fault, FaultKind, Site};
 
 use crate::client::embed;
@@ -58,16 +58,16 @@ async fn a_device_without_any_memory_answers_503_and_recovers() {
 async fn others_go_on_while_a_text_waits_for_room() {
     let setup = start(limits()).await;
     let address = setup.address;
-    let share = |bytes| Share::guaranteed(bytes).with_ceiling(bytes);
+    let share = |bytes| ShareOptions::guaranteed(bytes).with_ceiling(bytes);
     // Room for a short text, and not for a long one.
-    setup.share.memory().resize_share(share(2 << 10)).unwrap();
+    setup.share.resize(share(2 << 10)).unwrap();
     let long = "stone cutter ".repeat(5);
     let waiting = under_way(move || embed(address, LOUD, &[&long]));
     tokio::time::sleep(Duration::from_millis(100)).await;
     let status = aside(move || embed(address, QUIET, &["stone"]).status).await;
     assert_eq!(status, 200);
     assert!(!waiting.is_finished(), "the other one waited for it");
-    setup.share.memory().resize_share(share(16 << 20)).unwrap();
+    setup.share.resize(share(16 << 20)).unwrap();
     assert_eq!(waiting.await.unwrap().status, 200);
     setup.server.stop().await.unwrap();
 }
@@ -78,10 +78,9 @@ async fn batches_follow_a_share_that_shrinks() {
     let address = setup.address;
     let expected = aside(move || embed(address, QUIET, &["stone", "cutter"]).vectors()).await;
     for bytes in [64 << 10, 16 << 10, 12 << 10, 1 << 20] {
-        let memory = setup.share.memory();
-        let share = Share::guaranteed(bytes).with_ceiling(bytes);
-        memory.resize_share(share).unwrap();
-        memory.reset_peaks();
+        let share = ShareOptions::guaranteed(bytes).with_ceiling(bytes);
+        setup.share.resize(share).unwrap();
+        setup.share.memory().reset_peaks();
         let requests = [LOUD, QUIET, LOUD, QUIET]
             .map(|key| under_way(move || embed(address, key, &["stone", "cutter"]).vectors()));
         for request in requests {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use embed::small;
 use lapidary::Gpu;
-use lapidary::shares::Share;
+use lapidary::shares::{Share, ShareOptions};
 use lapidary::sim::{Fault, FaultKind, SimHandle, SimOptions, Site};
 use serve::{Limits, Server, Tenant, Tenants};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -20,7 +20,7 @@ pub(crate) struct Setup {
     pub(crate) server: Server,
     pub(crate) address: SocketAddr,
     pub(crate) gpu: Gpu,
-    pub(crate) share: Gpu,
+    pub(crate) share: Share,
     pub(crate) sim: SimHandle,
     number: usize,
 }
@@ -87,7 +87,7 @@ pub(crate) fn limits() -> Limits {
 
 pub(crate) async fn start(limits: Limits) -> Setup {
     let (gpu, sim) = Gpu::simulated(SimOptions::default()).unwrap();
-    let share = Share::guaranteed(16 << 20).with_ceiling(16 << 20);
+    let share = ShareOptions::guaranteed(16 << 20).with_ceiling(16 << 20);
     let share = gpu.share("serve", share).unwrap();
     static SERVERS: AtomicUsize = AtomicUsize::new(0);
     let number = SERVERS.fetch_add(1, Ordering::Relaxed);

@@ -156,7 +156,7 @@ fn series_of(shares: &mut Shares, share: ShareId) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Share, SharePaths, Whole};
+    use super::super::{ShareOptions, SharePaths, Whole};
     use super::*;
     use crate::memory::DeadList;
     use crate::memory::share::ShareHandle;
@@ -173,9 +173,9 @@ mod tests {
         around: Option<&Arc<ShareHandle>>,
         made_by: MadeBy,
     ) -> Arc<ShareHandle> {
-        let share = Share {
+        let share = ShareOptions {
             ceiling: ceiling_bytes.map(Into::into),
-            ..Share::guaranteed(0)
+            ..ShareOptions::guaranteed(0)
         };
         let path = SharePaths::default().numbered(name, around);
         let added = table.add(path, share, around, made_by, WHOLE, &DeadList::new());

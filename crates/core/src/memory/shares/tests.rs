@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::DeadList;
-use super::super::share::{Amount, MadeBy, Share, ShareHandle, ShareId};
+use super::super::share::{Amount, MadeBy, ShareHandle, ShareId, ShareOptions};
 use super::{IDLE_COMMANDS, Lending, SharePaths, Shares, Whole, Whom};
 use crate::number_map::NumberMap;
 
@@ -19,7 +19,7 @@ fn table(shares: &[(&str, u64, &str)]) -> (Shares, Vec<Arc<ShareHandle>>) {
     let mut handles: Vec<Arc<ShareHandle>> = Vec::new();
     for &(name, guaranteed_bytes, around) in shares {
         let around = handles.iter().find(|one| **one.path() == *around);
-        let share = Share::guaranteed(guaranteed_bytes);
+        let share = ShareOptions::guaranteed(guaranteed_bytes);
         let path = paths.numbered(name, around);
         let handle = table.add(path, share, around, MadeBy::App, WHOLE, &dead);
         handles.push(handle.unwrap());
@@ -40,23 +40,35 @@ fn need(share: ShareId) -> Whom {
 fn promises_are_kept_or_refused() {
     let (mut table, handles) = table(&[("app", 600, ""), ("user", 400, "app")]);
     let dead = DeadList::new();
-    let mut refuse = |share: Share, around: Option<&Arc<ShareHandle>>, why: &str| {
+    let mut refuse = |share: ShareOptions, around: Option<&Arc<ShareHandle>>, why: &str| {
         let error = table
             .add(("x".into(), 9), share, around, MadeBy::App, WHOLE, &dead)
             .unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     };
     let within = Some(&handles[0]);
-    refuse(Share::guaranteed(401), None, "more than what is left");
-    refuse(Share::guaranteed(201), within, "more than what is left");
     refuse(
-        Share::guaranteed(9).with_ceiling(8),
+        ShareOptions::guaranteed(401),
+        None,
+        "more than what is left",
+    );
+    refuse(
+        ShareOptions::guaranteed(201),
+        within,
+        "more than what is left",
+    );
+    refuse(
+        ShareOptions::guaranteed(9).with_ceiling(8),
         None,
         "below the guarantee",
     );
-    refuse(Share::guaranteed(0).with_ceiling(0), None, "0 bytes");
-    refuse(Share::guaranteed(Amount::OfDevice(5)), None, "give bytes");
-    let half = Share::guaranteed(Amount::OfBudget(20)).with_ceiling(Amount::OfBudget(50));
+    refuse(ShareOptions::guaranteed(0).with_ceiling(0), None, "0 bytes");
+    refuse(
+        ShareOptions::guaranteed(Amount::OfDevice(5)),
+        None,
+        "give bytes",
+    );
+    let half = ShareOptions::guaranteed(Amount::OfBudget(20)).with_ceiling(Amount::OfBudget(50));
     let job = table
         .add(("job".into(), 9), half, None, MadeBy::App, WHOLE, &dead)
         .unwrap();
@@ -67,11 +79,11 @@ fn promises_are_kept_or_refused() {
     assert_eq!(of_job(&table), (200, Some(500)));
     assert!(
         table
-            .resize(&handles[0], Share::guaranteed(399), WHOLE)
+            .resize(&handles[0], ShareOptions::guaranteed(399), WHOLE)
             .is_err()
     );
     table
-        .resize(&handles[0], Share::guaranteed(500), WHOLE)
+        .resize(&handles[0], ShareOptions::guaranteed(500), WHOLE)
         .unwrap();
     assert_eq!(table.promised_bytes(), 700);
     let smaller = Whole {
@@ -92,7 +104,7 @@ fn numbers_of_shares_never_repeat() {
     let dead = DeadList::new();
     table.last = u32::MAX - 1;
     let mut add = || {
-        let share = Share::guaranteed(0);
+        let share = ShareOptions::guaranteed(0);
         table.add(("x".into(), 9), share, None, MadeBy::App, WHOLE, &dead)
     };
     let last = add().unwrap();
@@ -105,7 +117,7 @@ fn numbers_of_shares_never_repeat() {
 fn ceilings_hold_for_all_that_is_within() {
     let (mut table, handles) = table(&[("app", 0, ""), ("user", 0, "app")]);
     let (app, user) = (handles[0].id(), handles[1].id());
-    let share = Share::guaranteed(0).with_ceiling(100);
+    let share = ShareOptions::guaranteed(0).with_ceiling(100);
     table.resize(&handles[0], share, WHOLE).unwrap();
     table.gained(app, 30, false);
     table.gained(user, 60, false);
@@ -145,7 +157,7 @@ fn a_guarantee_within_a_share_is_lent_by_the_same_rule() {
     let (mut table, handles) =
         table(&[("app", 600, ""), ("user", 400, "app"), ("guest", 0, "app")]);
     let (user, guest) = (handles[1].id(), handles[2].id());
-    let share = Share::guaranteed(600).with_ceiling(700);
+    let share = ShareOptions::guaranteed(600).with_ceiling(700);
     table.resize(&handles[0], share, WHOLE).unwrap();
     table.set_lending(Some(Lending {
         limit_bytes: 1000,
@@ -275,7 +287,7 @@ fn guarantees_hold_within_a_share_too() {
 fn best_effort_shares_give_first_and_take_nothing() {
     let (mut table, handles) = table(&[("a", 0, ""), ("cache", 0, ""), ("part", 0, "cache")]);
     let [a, cache, part] = [0, 1, 2].map(|index| handles[index].id());
-    let share = Share::best_effort();
+    let share = ShareOptions::best_effort();
     table.resize(&handles[1], share, WHOLE).unwrap();
     table.gained(a, 100, false);
     table.gained(cache, 40, false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lapidary::devices::Reduce;
 use lapidary::optim::{Sgd, SgdOptions};
-use lapidary::shares::Share;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Tensor};
 use lapidary_mpi::{Error, Ranks, RanksOptions, Replica, Result};
@@ -212,11 +212,11 @@ pub(crate) fn backward_fails(ranks: &Ranks) -> Result<()> {
 /// A share that is closed gets no memory for results.
 pub(crate) fn no_room(ranks: &Ranks) -> Result<()> {
     let gpu = &simulated(ranks.rank());
-    let share = gpu.share("app", Share::guaranteed(0))?;
+    let share = gpu.share("app", ShareOptions::guaranteed(0))?;
     let (x, w) = (ones(&share, &[4, 3])?, ones(&share, &[3, 1])?);
     let mut replica = Replica::new(ranks, &[&w], Default::default())?;
     if ranks.rank() == 1 {
-        share.memory().close_share()?;
+        share.close()?;
     }
     let words = ["closed", "closed"];
     check_refused(ranks, gpu, 1, words, |_| ranks.all_reduce(&x, Reduce::Sum))?;
