@@ -1,11 +1,10 @@
 //! Jobs: work that is admitted when the memory that it needs is free: see [`Jobs`].
 
-use lapidary_core::Result;
 pub use lapidary_core::jobs::{Job, JobUse};
 
 use crate::gpu::Gpu;
 
-/// Admits jobs to the memory of a handle: see [`lapidary_core::jobs::Jobs`].
+/// Admits jobs to the memory of a handle.
 ///
 /// ```no_run
 /// use lapidary::DType;
@@ -22,46 +21,15 @@ use crate::gpu::Gpu;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-pub struct Jobs(lapidary_core::jobs::Jobs);
+pub type Jobs = lapidary_core::jobs::Jobs<Gpu>;
 
 /// An admitted job: a [`Gpu`] of the job's share. The job ends when this is dropped. Tensors that
 /// live on then are guaranteed nothing.
 pub type Running = lapidary_core::jobs::Running<Gpu>;
 
-impl Jobs {
-    /// Waits until a job may run.
-    ///
-    /// # Errors
-    /// As [`lapidary_core::jobs::Jobs::admit`].
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn admit(&self, job: Job) -> Result<Running> {
-        Ok(self.0.admit(job)?.map(Gpu::over))
-    }
-
-    /// As [`admit`](Self::admit), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`admit`](Self::admit).
-    pub async fn admit_async(&self, job: Job) -> Result<Running> {
-        Ok(self.0.admit_async(job).await?.map(Gpu::over))
-    }
-
-    /// The jobs that wait and those that run, in the order of their arrival.
-    pub fn list(&self) -> Vec<JobUse> {
-        self.0.list()
-    }
-
-    /// Cancels a job: see [`lapidary_core::jobs::Jobs::cancel`]. `false` if there is no such job.
-    pub fn cancel(&self, id: u64) -> bool {
-        self.0.cancel(id)
-    }
-}
-
 impl Gpu {
     /// Admits jobs to this handle's memory, so that those run together whose peaks fit together.
     pub fn jobs(&self) -> Jobs {
-        let core: &lapidary_core::Gpu = self;
-        Jobs(core.jobs())
+        self.jobs_over(Gpu::over)
     }
 }

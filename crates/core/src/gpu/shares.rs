@@ -13,7 +13,7 @@ use crate::engine::{Engine, Handle, Watermark, WatermarkGuard, block_on};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::jobs::Jobs;
+use crate::jobs::{JobList, Jobs};
 use crate::memory::ShareOptions;
 use crate::shortage::ShareUse;
 
@@ -110,13 +110,20 @@ impl Gpu {
 
     /// Admits jobs to this handle's memory, so that those run together whose peaks fit together.
     pub fn jobs(&self) -> Jobs {
-        Jobs::over(self.clone(), self._handles.board(&self.engine))
+        self.jobs_over(|gpu| gpu)
+    }
+
+    /// As [`jobs`](Gpu::jobs), for jobs that get the handle of a crate above this one.
+    #[doc(hidden)]
+    pub fn jobs_over<G>(&self, over: fn(Gpu) -> G) -> Jobs<G> {
+        let list = JobList::over(self.clone(), self._handles.board(&self.engine));
+        Jobs::new(list, over)
     }
 
     /// Lets jobs look again for what fits.
     pub(super) fn poll_jobs(&self) {
         for (engine, board) in self._handles.boards() {
-            Jobs::over(self.of_share(engine), board).look_again();
+            JobList::over(self.of_share(engine), board).look_again();
         }
     }
 }
