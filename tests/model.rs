@@ -5,8 +5,10 @@
 mod arrays;
 mod attacks;
 mod files;
+mod gguf;
 mod loads;
 mod pressure;
 mod quantized;
 mod saves;
+mod shards;
 mod values;

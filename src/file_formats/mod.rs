@@ -1,6 +1,6 @@
 //! Files that outlive the process, as bytes: states of programs, and weights of models.
 //!
-//! `state_file` writes and reads our own format, `model_file` the format safetensors. Both replace
+//! `state_file` writes and reads our own format, `model_file` those of other programs. Both replace
 //! an old file by a whole new one (`replace`). They know nothing of devices.
 
 #[cfg(feature = "safetensors")]
@@ -9,6 +9,8 @@ mod replace;
 mod state_file;
 mod unfinished;
 
+#[cfg(feature = "safetensors")]
+pub use model_file::MetaValue;
 #[cfg(feature = "safetensors")]
 pub(crate) use model_file::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ModelWriter, SavedArray, ShownShape,

@@ -1,18 +1,24 @@
-//! Model files: named arrays in the format safetensors.
+//! Model files: named arrays in the formats safetensors, in one or several files, and GGUF.
 //!
 //! ```text
 //!   │ 8 bytes: n │ n bytes of JSON: name → type, shape, from, to │ the arrays, without a gap │
 //! ```
 //!
-//! A file may come from anybody. `header` checks every number against the file's length before it
-//! uses it. `contents` reads at positions, from a file that must not change while it is open, or
-//! from the app's bytes. `convert` turns stored elements into a device's types. `writer` writes
-//! such files. This module knows no tensors and no devices.
+//! A file may come from anybody. `header` and `gguf` check every number against the file's length
+//! before they use it. `shards` reads the index of several files. `contents` reads at positions,
+//! from a file that must not change while it is open, or from the app's bytes. `convert` turns
+//! stored elements into a device's types, those of `blocks` too. `writer` writes safetensors. This
+//! module knows no tensors and no devices.
 
+mod blocks;
 mod contents;
 mod convert;
 mod fault;
+mod gguf;
 mod header;
+mod meta;
+mod shards;
+mod stored;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -25,32 +31,44 @@ use fault::{check_system, error};
 use header::Header;
 use lapidary_core::{DType, Error, Result};
 
+use super::quoted;
+
 pub(crate) use convert::{can_load, device_type};
 pub(crate) use fault::ModelFault;
 pub(crate) use header::{ModelEntry, ShownShape};
+pub use meta::MetaValue;
 pub(crate) use writer::{ModelWriter, SavedArray};
 
 /// The directory of a model file. It may outlive the open file.
 #[derive(Debug)]
 pub(crate) struct ModelDirectory {
     path: String,
+    /// The paths of the files that have the arrays.
+    parts: Vec<String>,
     header: Header,
 }
 
-/// An open model file with a valid header.
+/// An open model, whose headers are valid.
 pub(crate) struct ModelReader {
     directory: Arc<ModelDirectory>,
-    contents: Contents,
+    /// The files that have the arrays.
+    parts: Vec<Contents>,
 }
 
 impl ModelReader {
-    /// Opens a file, and reads and checks its header.
+    /// Opens a model, and reads and checks its headers. A folder or an index leads to the files.
     ///
     /// # Errors
     /// [`Error::Model`].
     pub(crate) fn open(path: &Path) -> Result<ModelReader> {
-        let contents = Contents::open(path);
-        Self::over(path.display().to_string(), contents)
+        let shown = path.display().to_string();
+        let file = shards::file_of(path).map_err(|fault| error(&shown, fault))?;
+        let shown = file.display().to_string();
+        let contents = Contents::open(&file).map_err(|fault| error(&shown, fault))?;
+        match shards::is_index(&file) {
+            true => Self::of_shards(shown, &file, &contents),
+            false => Self::over(shown, contents),
+        }
     }
 
     /// As [`open`](Self::open), for a file in memory.
@@ -59,22 +77,55 @@ impl ModelReader {
     /// [`Error::Model`].
     pub(crate) fn from_bytes(bytes: Arc<[u8]>) -> Result<ModelReader> {
         let name = format!("given as {} bytes", bytes.len());
-        Self::over(name, Ok(Contents::Bytes(bytes)))
+        Self::over(name, Contents::Bytes(bytes))
     }
 
-    fn over(path: String, contents: Result<Contents, ModelFault>) -> Result<ModelReader> {
-        let read = contents.and_then(|contents| {
-            check_system()?;
-            let header = Header::read(&contents)?;
-            Ok((header, contents))
-        });
-        match read {
-            Ok((header, contents)) => Ok(ModelReader {
-                directory: Arc::new(ModelDirectory { path, header }),
-                contents,
+    fn over(path: String, contents: Contents) -> Result<ModelReader> {
+        let header = header_of(&contents).map_err(|fault| error(&path, fault))?;
+        let parts = vec![path.clone()];
+        Ok(ModelReader {
+            directory: Arc::new(ModelDirectory {
+                path,
+                parts,
+                header,
             }),
-            Err(fault) => Err(error(&path, fault)),
+            parts: vec![contents],
+        })
+    }
+
+    /// Opens the files that an index names.
+    fn of_shards(path: String, index: &Path, contents: &Contents) -> Result<ModelReader> {
+        let shards = shards::read(contents).map_err(|fault| error(&path, fault))?;
+        let (mut paths, mut parts) = (Vec::new(), Vec::new());
+        let (mut entries, mut metadata) = (Vec::new(), BTreeMap::new());
+        for (part, (name, tensors)) in shards.into_iter().enumerate() {
+            let file = index.with_file_name(name);
+            let shown = file.display().to_string();
+            let opened = Contents::open(&file).map_err(|mut fault| {
+                fault.1 += ". The index names it: get it, too";
+                error(&shown, fault)
+            })?;
+            let header = header_of(&opened).map_err(|fault| error(&shown, fault))?;
+            if let Some(missing) = tensors.iter().find(|name| header.find(name).is_none()) {
+                let reason = format!("it lacks {}, which the index expects", quoted(missing));
+                return Err(error(&shown, ModelFault::damaged(reason)));
+            }
+            let own = header.entries.into_iter();
+            entries.extend(own.map(|entry| ModelEntry { part, ..entry }));
+            metadata.extend(header.metadata);
+            paths.push(shown);
+            parts.push(opened);
         }
+        let header = Header::over(entries, metadata).map_err(|fault| error(&path, fault))?;
+        let directory = ModelDirectory {
+            path,
+            parts: paths,
+            header,
+        };
+        Ok(ModelReader {
+            directory: Arc::new(directory),
+            parts,
+        })
     }
 
     /// The directory of the file.
@@ -84,7 +135,7 @@ impl ModelReader {
 
     /// Are the bytes on disk, so that they take no memory?
     pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self.contents, Contents::File { .. })
+        matches!(self.parts[0], Contents::File { .. })
     }
 
     /// Fills `bytes` with the array converted to `dtype`, from an offset in the converted array on.
@@ -99,8 +150,22 @@ impl ModelReader {
         bytes: &mut [u8],
     ) -> Result<()> {
         let entry = &self.directory.header.entries[index];
-        let read = convert::read(&self.contents, entry, dtype, offset_bytes, bytes);
-        read.map_err(|fault| self.directory.error(fault))
+        let read = convert::read(&self.parts[entry.part], entry, dtype, offset_bytes, bytes);
+        read.map_err(|fault| error(&self.directory.parts[entry.part], fault))
+    }
+}
+
+/// The header of a file, in the format that its first bytes say.
+fn header_of(contents: &Contents) -> Result<Header, ModelFault> {
+    check_system()?;
+    let mut start = [0; gguf::MAGIC.len()];
+    let is_gguf = contents.len_bytes() >= start.len() as u64 && {
+        contents.read(0, &mut start)?;
+        start == *gguf::MAGIC
+    };
+    match is_gguf {
+        true => gguf::read(contents),
+        false => Header::read(contents),
     }
 }
 
@@ -111,7 +176,7 @@ impl ModelDirectory {
     }
 
     /// The writer's metadata.
-    pub(crate) fn metadata(&self) -> &BTreeMap<String, String> {
+    pub(crate) fn metadata(&self) -> &BTreeMap<String, MetaValue> {
         &self.header.metadata
     }
 

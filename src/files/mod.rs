@@ -1,8 +1,8 @@
 //! Files that outlive the process: states of programs, and weights of models: see [`Files`].
 //!
 //! A state file lets a job go on later: it is atomic, and every byte is checked. A model file, with
-//! the feature `safetensors`, has weights that other programs read and write: see
-//! [`model_files`](crate::guides::model_files).
+//! the feature `safetensors`, has weights of other programs, in the formats safetensors and GGUF:
+//! see [`model_files`](crate::guides::model_files).
 
 #[cfg(feature = "safetensors")]
 mod model;
@@ -13,6 +13,8 @@ use crate::file_formats::FileOptions;
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 
+#[cfg(feature = "safetensors")]
+pub use crate::file_formats::MetaValue;
 #[cfg(feature = "safetensors")]
 pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
 pub use state::State;

@@ -1,4 +1,4 @@
-//! Models: weights from a file in the format safetensors, uploaded at once or at their first use.
+//! Models: weights from files of safetensors or GGUF, uploaded at once or at their first use.
 
 mod load;
 mod near;
@@ -10,14 +10,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::file_formats::{
-    ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load, device_type,
+    MetaValue, ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load,
+    device_type,
 };
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 
-/// An open model file in the format [safetensors](https://huggingface.co/docs/safetensors): the
-/// names, types and shapes of its tensors. Cheap to clone.
+/// An open model: the names, types and shapes of its tensors. The format is
+/// [safetensors](https://huggingface.co/docs/safetensors), in one file or in several with an index,
+/// or [GGUF](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3. Cheap to
+/// clone.
 ///
 /// A file may come from anybody. Opening checks every claim of the header against the file, before
 /// it allocates anything for a tensor. Loading a tensor reads its contents:
@@ -27,7 +30,8 @@ use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 /// | `F32`, `F16`, `BF16`, `I8`, `U8`, `I32`, `U32`, `BOOL` | the same |
 /// | `I64`, `U64`, `F64` | `i32`, `u32`, `f32`, if each element fits; floats are rounded |
 /// | `I16`, `U16` | `i32`, `u32` |
-/// | `F8_…`, `F4`, `C64`, … | not loaded: listed, and refused |
+/// | `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `Q4_K`, `Q5_K`, `Q6_K` | `f32` |
+/// | `F8_…`, `F4`, `C64`, `Q2_K`, `IQ…`, … | not loaded: listed, and refused |
 ///
 /// The file is read at positions and not mapped. So if another process truncates it, the result is
 /// an error and not the end of this process. The file must not change while it is open: once its
@@ -63,7 +67,7 @@ pub struct ModelFile {
 pub struct ModelTensor<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The type of the elements in the file, as the format spells it: `F32`, `BF16`, `I64`, …
+    /// The type of the elements in the file, as the format spells it: `F32`, `BF16`, `Q4_K`, …
     pub stored: String,
     /// The type that they are loaded as; `None` if no device here computes with it.
     pub dtype: Option<DType>,
@@ -86,11 +90,13 @@ pub struct LoadProgress<'a> {
 }
 
 impl ModelFile {
-    /// Opens a file, and checks its header.
+    /// Opens a model, and checks its headers. The path is that of a file, of an index
+    /// (`….index.json`), or of a folder with `model.safetensors` or its index.
     ///
     /// # Errors
-    /// [`Error::Model`] for a file that does not exist, is cut off, contradicts itself, or is not a
-    /// safetensors file. Also in a browser, which has no files.
+    /// [`Error::Model`] for a file that does not exist, is cut off, contradicts itself, or is of
+    /// another format. Also for a file that the index names and that is missing, and in a browser,
+    /// which has no files.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile> {
         ModelReader::open(path.as_ref()).map(Self::over)
     }
@@ -162,8 +168,9 @@ impl ModelFile {
         Ok(self.described(&self.directory().entries()[index]))
     }
 
-    /// The metadata of the file: names and texts from its writer.
-    pub fn metadata(&self) -> &BTreeMap<String, String> {
+    /// The metadata of the file, from its writer. Those of safetensors are texts, those of GGUF
+    /// describe the model, such as `general.architecture` and `tokenizer.ggml.tokens`.
+    pub fn metadata(&self) -> &BTreeMap<String, MetaValue> {
         self.directory().metadata()
     }
 
@@ -260,8 +267,8 @@ impl Model {
         names(&self.directory)
     }
 
-    /// The metadata of the file: names and texts from its writer.
-    pub fn metadata(&self) -> &BTreeMap<String, String> {
+    /// The metadata of the file, as [`ModelFile::metadata`].
+    pub fn metadata(&self) -> &BTreeMap<String, MetaValue> {
         self.directory.metadata()
     }
 

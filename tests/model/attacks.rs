@@ -101,7 +101,10 @@ fn what_people_take_for_a_model_is_named() {
         "a pickle of PyTorch's",
     );
     refuses(b"<!DOCTYPE html><html>404", "a web page");
-    refuses(b"GGUF\x03\0\0\0\0\0\0\0", "a GGUF file");
+    refuses(
+        b"GGUF\x03\0\0\0\0\0\0\0",
+        "it ends in its header, at byte 8",
+    );
 }
 
 #[test]
@@ -347,7 +350,7 @@ fn a_folder_a_device_and_nothing_are_no_files() {
         ModelFailure::NotFound
     );
     let (failed, text) = failure(ModelFile::open(folder.file("")));
-    assert_eq!(failed, ModelFailure::Io);
+    assert_eq!(failed, ModelFailure::NotFound);
     assert!(text.contains("it is a folder"), "{text}");
     #[cfg(unix)]
     assert_eq!(failure(ModelFile::open("/dev/zero")).0, ModelFailure::Io);

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use lapidary::{
     DType, Element, Residency,
     failure::ModelFailure,
-    files::{Model, ModelFile},
+    files::{MetaValue, Model, ModelFile},
 };
 
 use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open};
@@ -61,7 +61,7 @@ fn the_golden_file_is_read_as_it_was_written() {
         ["a", "b", "empty", "mask"]
     );
     assert_eq!(
-        file.metadata().get("format").map(String::as_str),
+        file.metadata().get("format").and_then(MetaValue::as_str),
         Some("pt")
     );
     let a = file.describe("a").unwrap();

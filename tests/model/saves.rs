@@ -157,7 +157,8 @@ fn names_and_notes_of_every_kind_come_back() {
     gpu.files().save_model(&path, &tensors, &notes).unwrap();
     let file = ModelFile::open(&path).unwrap();
     assert!(names.iter().all(|name| file.describe(name).is_ok()));
-    let expected: HashMap<_, _> = notes.into_iter().collect();
+    let notes = notes.into_iter().map(|(key, text)| (key, Some(text)));
+    let expected: HashMap<_, _> = notes.collect();
     let found = file.metadata().iter();
     let found: HashMap<_, _> = found
         .map(|(name, text)| (name.as_str(), text.as_str()))

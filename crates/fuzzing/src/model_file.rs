@@ -1,5 +1,5 @@
-//! Bytes that may be a model file. Nothing panics, and the library accepts exactly the files that
-//! the format's own reader accepts.
+//! Bytes that may be a model file. Nothing panics, and of safetensors the library accepts exactly
+//! the files that the format's own reader accepts.
 
 #[cfg(test)]
 mod mutations;
@@ -39,25 +39,34 @@ fn look(gpu: &Gpu, sim: &SimHandle, bytes: &[u8]) -> bool {
         }
         Err(other) => panic!("{other:?}"),
     };
-    let theirs = theirs.expect("what is taken here the format's own reader takes");
-    assert_eq!(file.len(), theirs.len());
+    let is_gguf = bytes.starts_with(b"GGUF");
+    let theirs = (!is_gguf).then(|| {
+        let theirs = theirs.expect("what is taken here the format's own reader takes");
+        assert_eq!(file.len(), theirs.len());
+        theirs
+    });
+    // An element of 4.5 or 16 bits in the file takes 32 bits on the device.
+    let most_bytes = if is_gguf { 8 } else { 2 } * bytes.len() as u64;
     for found in file.tensors() {
-        let view = theirs.tensor(found.name).expect("it has the same names");
-        assert_eq!(found.shape, view.shape());
-        assert_eq!(found.stored, view.dtype().to_string());
-        assert_eq!(found.stored_bytes, view.data().len() as u64);
+        let view = theirs.as_ref().map(|theirs| {
+            let view = theirs.tensor(found.name).expect("it has the same names");
+            assert_eq!(found.shape, view.shape());
+            assert_eq!(found.stored, view.dtype().to_string());
+            assert_eq!(found.stored_bytes, view.data().len() as u64);
+            view
+        });
         let before_bytes = gpu.memory().stats().requested_bytes.now;
         let lazy = gpu.files().load_tensor_backed(&file, found.name);
         assert_eq!(gpu.memory().stats().requested_bytes.now, before_bytes);
         let loaded = gpu.files().load_tensor(&file, found.name);
         let taken_bytes = gpu.memory().stats().requested_bytes.now - before_bytes;
-        // An element of 16 bits in the file takes 32 bits on the device.
-        assert!(taken_bytes <= 2 * bytes.len() as u64, "{taken_bytes}");
+        assert!(taken_bytes <= most_bytes, "{taken_bytes}");
         match (loaded, lazy) {
             (Ok(loaded), Ok(lazy)) => {
                 let values = elements(&loaded).expect("it was loaded");
                 assert_eq!(elements(&lazy).as_deref(), Some(&values[..]));
-                if loaded.size_bytes() == found.stored_bytes && !found.stored.ends_with("64") {
+                let is_same = loaded.size_bytes() == found.stored_bytes;
+                if let Some(view) = view.filter(|_| is_same && !found.stored.ends_with("64")) {
                     assert_eq!(values, view.data());
                 }
             }

@@ -1,12 +1,14 @@
-//! Converts stored elements to a device's types. Types that the device has are copied; for all
-//! others each element is checked.
+//! Converts stored elements to a device's types. Types that the device has are copied, and blocks
+//! become floats. For all others each element is checked.
 
 use half::{bf16, f16};
 use safetensors::Dtype;
 
+use super::blocks::{BlockType, MOST_ELEMENTS};
 use super::contents::Contents;
 use super::fault::ModelFault;
 use super::header::ModelEntry;
+use super::stored::Stored;
 use crate::file_formats::quoted;
 use lapidary_core::{DType, failure::ModelFailure};
 
@@ -15,7 +17,11 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// The default type on a device for a stored type: the same, or the type of four bytes that usually
 /// fits the values.
-pub(crate) fn device_type(stored: Dtype) -> Option<DType> {
+pub(crate) fn device_type(stored: Stored) -> Option<DType> {
+    let stored = match stored {
+        Stored::Plain(stored) => stored,
+        Stored::Blocks(kind) => return kind.decode.map(|_| DType::F32),
+    };
     Some(match stored {
         Dtype::F32 | Dtype::F64 => DType::F32,
         Dtype::F16 => DType::F16,
@@ -31,7 +37,7 @@ pub(crate) fn device_type(stored: Dtype) -> Option<DType> {
 
 /// Can elements of this stored type be loaded as this type? Floats can become any float, the others
 /// only what [`device_type`] says.
-pub(crate) fn can_load(stored: Dtype, dtype: DType) -> bool {
+pub(crate) fn can_load(stored: Stored, dtype: DType) -> bool {
     let natural = device_type(stored);
     natural == Some(dtype) || natural.is_some_and(|natural| natural.is_float() && dtype.is_float())
 }
@@ -45,7 +51,11 @@ pub(super) fn read(
     into: &mut [u8],
 ) -> Result<(), ModelFault> {
     let outside = || ModelFault::damaged(format!("{} ends before", quoted(&entry.name)));
-    let stored_bytes = entry.stored.bitsize() as u64 / 8;
+    let stored = match entry.stored {
+        Stored::Plain(stored) => stored,
+        Stored::Blocks(kind) => return blocks(contents, entry, kind, dtype, offset_bytes, into),
+    };
+    let stored_bytes = stored.bitsize() as u64 / 8;
     let is_same = stored_bytes == dtype.size_bytes() && device_type(entry.stored) == Some(dtype);
     let within = |offset: u64, len: usize| {
         let end = offset.checked_add(len as u64);
@@ -77,7 +87,7 @@ pub(super) fn read(
     for into in into.chunks_mut(BLOCK_BYTES / stored_bytes as usize * size) {
         let block = &mut block[..into.len() / size * stored_bytes as usize];
         contents.read(entry.offset_bytes + at, block)?;
-        convert(entry, dtype, at / stored_bytes, block, into)?;
+        convert(entry, stored, dtype, at / stored_bytes, block, into)?;
         at += block.len() as u64;
     }
     Ok(())
@@ -86,6 +96,7 @@ pub(super) fn read(
 /// Converts elements. The first has this index in the entry.
 fn convert(
     entry: &ModelEntry,
+    stored: Dtype,
     dtype: DType,
     first: u64,
     from: &[u8],
@@ -96,7 +107,7 @@ fn convert(
     let f64_f16 = |value: f64| Some(f16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
     let f64_bf16 =
         |value: f64| Some(bf16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
-    let converted = match (entry.stored, dtype) {
+    let converted = match (stored, dtype) {
         (I64, DType::I32) => each(
             from,
             into,
@@ -134,16 +145,60 @@ fn convert(
         (F16, DType::Bf16) => each(from, into, wide_f16, f64_bf16, bf16::to_le_bytes),
         (BF16, DType::F32) => each(from, into, wide_bf16, f64_f32, f32::to_le_bytes),
         (BF16, DType::F16) => each(from, into, wide_bf16, f64_f16, f16::to_le_bytes),
-        _ => {
-            let reason = format!(
-                "{} is {}, which cannot be loaded as {dtype}",
-                quoted(&entry.name),
-                entry.stored
-            );
-            return Err(ModelFault(ModelFailure::Unsupported, reason));
-        }
+        _ => return Err(unsupported(entry, dtype)),
     };
     converted.map_err(|(at, value)| unfit(entry, dtype, first + at as u64, value))
+}
+
+/// Fills `into` with elements of an entry that is stored in blocks, as floats.
+fn blocks(
+    contents: &Contents,
+    entry: &ModelEntry,
+    kind: &BlockType,
+    dtype: DType,
+    offset_bytes: u64,
+    into: &mut [u8],
+) -> Result<(), ModelFault> {
+    let (size, per) = (dtype.size_bytes(), kind.elements as u64);
+    let decode = kind.decode.filter(|_| dtype.is_float());
+    let decode = decode.ok_or_else(|| unsupported(entry, dtype))?;
+    let elements = entry.len_bytes / kind.bytes as u64 * per;
+    let (mut at, count) = (offset_bytes / size, into.len() as u64 / size);
+    let is_whole = offset_bytes.is_multiple_of(size) && into.len() as u64 == count * size;
+    if !is_whole || at.checked_add(count).is_none_or(|end| end > elements) {
+        return Err(ModelFault::damaged(format!(
+            "{} ends before",
+            quoted(&entry.name)
+        )));
+    }
+    let mut stored = vec![0; BLOCK_BYTES / kind.bytes * kind.bytes];
+    let mut values = [0.0; MOST_ELEMENTS];
+    let (mut rest, end) = (into, at + count);
+    while at < end {
+        let block = at / per;
+        let taken = ((end - block * per).div_ceil(per)).min((stored.len() / kind.bytes) as u64);
+        let stored = &mut stored[..taken as usize * kind.bytes];
+        contents.read(entry.offset_bytes + block * kind.bytes as u64, stored)?;
+        for bytes in stored.chunks_exact(kind.bytes) {
+            decode(bytes, &mut values[..kind.elements]);
+            let from = (at % per) as usize;
+            let wanted = (kind.elements - from).min((end - at) as usize);
+            let (filled, after) = rest.split_at_mut(wanted * size as usize);
+            let values = bytemuck::cast_slice(&values[from..from + wanted]);
+            match dtype {
+                DType::F32 => filled.copy_from_slice(values),
+                _ => convert(entry, Dtype::F32, dtype, at, values, filled)?,
+            }
+            (rest, at) = (after, at + wanted as u64);
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(entry: &ModelEntry, dtype: DType) -> ModelFault {
+    let (name, stored) = (quoted(&entry.name), entry.stored);
+    let reason = format!("{name} is {stored}, which cannot be loaded as {dtype}");
+    ModelFault(ModelFailure::Unsupported, reason)
 }
 
 fn wide_f32(bytes: [u8; 4]) -> f64 {

@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
 use super::contents::Contents;
 use super::fault::ModelFault;
+use super::meta::MetaValue;
+use super::stored::Stored;
 use crate::file_formats::quoted;
 use lapidary_core::failure::ModelFailure;
 use lapidary_core::internal::printable;
@@ -33,8 +34,10 @@ pub(super) const METADATA: &str = "__metadata__";
 #[derive(Clone, Debug)]
 pub(crate) struct ModelEntry {
     pub(crate) name: String,
-    pub(crate) stored: Dtype,
+    pub(crate) stored: Stored,
     pub(crate) shape: Vec<usize>,
+    /// The index of its file.
+    pub(super) part: usize,
     /// Offset in the file.
     pub(super) offset_bytes: u64,
     pub(crate) len_bytes: u64,
@@ -45,7 +48,7 @@ pub(crate) struct ModelEntry {
 pub(super) struct Header {
     /// In the order of the file.
     pub(super) entries: Vec<ModelEntry>,
-    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) metadata: BTreeMap<String, MetaValue>,
     /// Indices of the entries, sorted by name.
     sorted: Vec<u32>,
 }
@@ -75,10 +78,20 @@ impl Header {
         let parsed = parse(&text)?;
         let data_at = LENGTH_BYTES + header_bytes;
         let entries = lay_out(parsed.tensors, data_at, file_bytes - data_at)?;
+        let metadata = parsed.metadata.unwrap_or_default().into_iter();
+        let metadata = metadata.map(|(key, text)| (key, MetaValue::Text(text)));
+        Header::over(entries, metadata.collect())
+    }
+
+    /// The header of these arrays, whose names must differ.
+    pub(super) fn over(
+        entries: Vec<ModelEntry>,
+        metadata: BTreeMap<String, MetaValue>,
+    ) -> Result<Header, ModelFault> {
         let sorted = sort(&entries)?;
         Ok(Header {
             entries,
-            metadata: parsed.metadata.unwrap_or_default(),
+            metadata,
             sorted,
         })
     }
@@ -97,7 +110,6 @@ fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> ModelFau
         [b'P', b'K', ..] | [0x80, 0x02..=0x04, ..] => {
             ": it looks like a pickle of PyTorch's, to be converted to safetensors"
         }
-        [b'G', b'G', b'U', b'F', ..] => ": it is a GGUF file, to be converted to safetensors",
         [b'<', ..] => ": it looks like a web page, not like the file to download",
         _ if header_bytes > MOST_HEADER_BYTES => "",
         _ => ": it was cut off, or is not a safetensors file",
@@ -246,25 +258,20 @@ fn entry(
             "begins at byte {from}, but the tensor before it ends at byte {expected}"
         ));
     }
-    let bits = (info.shape.iter()).try_fold(1_u64, |bits, &dim| bits.checked_mul(dim as u64));
-    let bits = bits.and_then(|count| count.checked_mul(info.dtype.bitsize() as u64));
-    let is = format!("{} of shape {:?}", info.dtype, ShownShape(&info.shape));
-    let Some(bits) = bits else {
-        return wrong(format!("is {is}: more bytes than can be counted"));
-    };
-    if !bits.is_multiple_of(8) {
-        return wrong(format!("is {is}: {bits} bits, which are no whole bytes"));
-    }
-    if bits / 8 != to - from {
-        return wrong(format!(
-            "is {is}, which takes {} bytes, and has {}",
-            bits / 8,
-            to - from
-        ));
+    let stored = Stored::Plain(info.dtype);
+    let is = format!("{stored} of shape {:?}", ShownShape(&info.shape));
+    match stored.array_bytes(&info.shape) {
+        Ok(bytes) if bytes == to - from => {}
+        Ok(bytes) => {
+            let has = to - from;
+            return wrong(format!("is {is}, which takes {bytes} bytes, and has {has}"));
+        }
+        Err(reason) => return wrong(format!("is {is}: {reason}")),
     }
     Ok(ModelEntry {
-        stored: info.dtype,
+        stored,
         shape: info.shape,
+        part: 0,
         offset_bytes: data_at + from,
         len_bytes: to - from,
         name,

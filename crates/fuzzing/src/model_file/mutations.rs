@@ -61,8 +61,10 @@ fn sound() -> Vec<Vec<u8>> {
         .flat_map(|n| n.to_le_bytes())
         .collect();
     let golden = corpus("model_file").join("golden.safetensors");
+    let small = corpus("model_file").join("small.gguf");
     vec![
         fs::read(golden).expect("the golden file is there"),
+        fs::read(small).expect("the file of GGUF is there"),
         file_of("{}", b""),
         file_of(
             r#"{"__metadata__":{"a":"b","c":""},"x":{"dtype":"U8","shape":[3,1],"data_offsets":[0,3]}}"#,
@@ -99,7 +101,7 @@ fn mutate(random: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
     for _ in 0..changes {
         let at = random.usize(..=bytes.len());
         let end = (at + random.usize(..20)).min(bytes.len());
-        match random.u32(..9) {
+        match random.u32(..10) {
             0 if at < bytes.len() => bytes[at] ^= 1 << random.u32(..8),
             1 => drop(bytes.drain(at..end)),
             2 => {
@@ -119,6 +121,15 @@ fn mutate(random: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
                 let at = bytes.len() - 1 - random.usize(..data_bytes);
                 bytes[at] ^= 1 << random.u32(..8);
             }
+            8 if at + 8 <= bytes.len() => {
+                let number = match random.u32(..4) {
+                    0 => random.u64(..),
+                    1 => 1 << random.u32(..64),
+                    _ => random.u64(..70),
+                };
+                let len = if random.bool() { 4 } else { 8 };
+                bytes[at..at + len].copy_from_slice(&number.to_le_bytes()[..len]);
+            }
             _ => {
                 let word = WORDS[random.usize(..WORDS.len())];
                 let end = if random.bool() { at } else { end };
@@ -126,7 +137,8 @@ fn mutate(random: &mut Rng, files: &[Vec<u8>]) -> Vec<u8> {
             }
         }
     }
-    if random.bool() && bytes.len() >= 8 + data_bytes {
+    let is_gguf = bytes.starts_with(b"GGUF");
+    if random.bool() && !is_gguf && bytes.len() >= 8 + data_bytes {
         let header_bytes = (bytes.len() - 8 - data_bytes) as u64;
         bytes[..8].copy_from_slice(&header_bytes.to_le_bytes());
     }
@@ -221,6 +233,13 @@ fn the_files_that_fuzzing_begins_with_are_looked_at() {
     sound.sort();
     assert_eq!(
         sound,
-        ["all_types", "golden", "notes", "nothing", "wide_types"]
+        [
+            "all_types",
+            "golden",
+            "notes",
+            "nothing",
+            "small",
+            "wide_types"
+        ]
     );
 }
