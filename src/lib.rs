@@ -163,6 +163,12 @@ pub use self::{
     tensor::Tensor,
 };
 
+/// The tables of operations, for the tests.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::ops::{BINARY_ROWS, BinaryRow, UNARY_ROWS, UnaryRow};
+}
+
 /// Guides: for users of other libraries, and for common tasks.
 pub mod guides {
     #[doc = include_str!("guides/configuration.md")]

@@ -57,14 +57,21 @@ pub use crate::ops::{
 };
 
 #[doc = include_str!("operations/activations.md")]
+#[doc = crate::ops::unary_table!(activations)]
 pub mod activations {}
 #[doc = include_str!("operations/arithmetic.md")]
+#[doc = crate::ops::binary_table!(numbers)]
+#[doc = "\n# Bits"]
+#[doc = crate::ops::binary_table!(bits)]
 pub mod arithmetic {}
 #[doc = include_str!("operations/comparison.md")]
+#[doc = crate::ops::unary_table!(comparison)]
+#[doc = crate::ops::binary_table!(comparison)]
 pub mod comparison {}
 #[doc = include_str!("operations/creation.md")]
 pub mod creation {}
 #[doc = include_str!("operations/functions.md")]
+#[doc = crate::ops::unary_table!(functions)]
 pub mod functions {}
 #[doc = include_str!("operations/indices.md")]
 pub mod indices {}

@@ -19,25 +19,25 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     gpus.push(("adapter", open.expect("the tests need an adapter")));
     if runs_on_all() {
         gpus.push(("adapter, small bindings", adopt(SMALL_BINDING_BYTES)));
-        gpus.extend(simulated());
+        gpus.push(("simulation", reference()));
+        gpus.push(("simulation, small bindings", simulated(SMALL_BINDING_BYTES)));
     }
     gpus
 }
 
-fn simulated() -> [(&'static str, Gpu); 2] {
-    let simulated = |max_binding_bytes| {
-        let options = lapidary::sim::SimOptions {
-            max_binding_bytes,
-            dirty: true,
-            ..Default::default()
-        };
-        let (gpu, _) = Gpu::simulated(options).expect("these options can be");
-        gpu
+/// The simulation, which computes by the references of the kernels.
+pub(crate) fn reference() -> Gpu {
+    simulated(128 << 20)
+}
+
+fn simulated(max_binding_bytes: u64) -> Gpu {
+    let options = lapidary::sim::SimOptions {
+        max_binding_bytes,
+        dirty: true,
+        ..Default::default()
     };
-    [
-        ("simulation", simulated(128 << 20)),
-        ("simulation, small bindings", simulated(SMALL_BINDING_BYTES)),
-    ]
+    let (gpu, _) = Gpu::simulated(options).expect("these options can be");
+    gpu
 }
 
 /// The adapter that `Gpu::open` chooses, opened by hand with a lower limit.

@@ -1,13 +1,14 @@
-//! Elementwise operations against plain Rust, over types, shapes, views and special numbers. On the
-//! default adapter, on one with small bindings, and on the simulation.
+//! Elementwise operations, over types, shapes, views and special numbers, on the default adapter
+//! and on one with small bindings. The rows of the tables of operations are compared with the
+//! simulation, which computes by references. `tests/torch` compares both with PyTorch.
 
-mod binary;
+pub(crate) mod binary;
 mod composed;
 mod copy;
 mod create;
 mod in_place;
 mod logic;
-mod model;
+pub(crate) mod model;
 mod rest;
 mod ternary;
-mod unary;
+pub(crate) mod unary;

@@ -6,11 +6,13 @@
 //! script.
 
 mod cases;
+mod elementwise;
 mod folds;
 mod gradients;
 mod indexing;
 mod layers;
 mod losses;
+mod networks;
 mod reductions;
 mod shapes;
 mod slopes;

@@ -84,6 +84,8 @@ mod check;
 mod tests;
 
 pub use attention::Causal;
+pub(crate) use binary::binary_table;
+pub use binary::{BINARY_ROWS, BinaryRow};
 pub use class_loss::ClassLoss;
 pub use conv::{Conv, ConvTranspose};
 pub use loss::Reduction;
@@ -97,3 +99,5 @@ pub(crate) use quantized::quantizing;
 pub use scalar::Scalar;
 pub use scatter::ScatterReduce;
 pub use select::Choice;
+pub(crate) use unary::unary_table;
+pub use unary::{UNARY_ROWS, UnaryRow};

@@ -7,6 +7,7 @@ use lapidary::adapter::AdapterKind;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Result, Tensor, diagnostics::FusedKernel};
 
+use crate::common::rows;
 use crate::common::scattered::Place;
 use crate::fusion::{interpreted, options, simulated};
 
@@ -25,6 +26,20 @@ const ODD: [f32; 10] = [
     f32::NEG_INFINITY,
     f32::NAN,
 ];
+
+macro_rules! unary {
+    ({ $($name:ident)* } { $($in_place:ident)* } { $($by_hand:ident($($given:expr),*);)* }) => {
+        &[
+            $((stringify!($name), Tensor::$name),)*
+            $((stringify!($by_hand), |x| x.$by_hand($($given),*)),)*
+        ]
+    };
+}
+
+type Unary = fn(&Tensor) -> Result<Tensor>;
+
+/// The operations that are rows.
+const UNARY: &[(&str, Unary)] = lapidary::unary_methods!(unary);
 
 /// Prints how to run the program again if it fails.
 struct Seed(u64);
@@ -238,43 +253,17 @@ impl World {
     }
 
     fn unary(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
-        let op = self
-            .rng
-            .u32(0..if self.mix == Mix::Exact { 11 } else { 32 });
-        each(x, |x| match op {
-            0 => x.neg(),
-            1 => x.abs(),
-            2 => x.relu(),
-            3 => x.square(),
-            4 => x.clamp(-3, 5),
-            5 => x.logical_not(),
-            6 => x.floor(),
-            7 => x.is_nan(),
-            8 => x.bitwise_not(),
-            9 => x.is_inf(),
-            10 => x.leaky_relu(0.25),
-            11 => x.exp(),
-            12 => x.sqrt(),
-            13 => x.sigmoid(),
-            14 => x.tanh(),
-            15 => x.gelu(),
-            16 => x.recip(),
-            17 => x.sin(),
-            18 => x.log1p(),
-            19 => x.atan(),
-            20 => x.softplus(),
-            21 => x.elu(1.5),
-            22 => x.asinh(),
-            23 => x.erfc(),
-            24 => x.erfinv(),
-            25 => x.sinc(),
-            26 => x.logit(),
-            27 => x.celu(1.5),
-            28 => x.tanhshrink(),
-            29 => x.nan_to_num(1.0, None, None),
-            30 => signed(x)?.signbit(),
-            _ => x.log(),
-        })
+        let is_exact = |name: &str| rows::unary(name).error == [0.0; 2];
+        let may = |name: &str| self.mix != Mix::Exact || is_exact(name);
+        let ops: Vec<_> = UNARY.iter().filter(|(name, _)| may(name)).collect();
+        match self.rng.usize(..ops.len() + 1) {
+            0 if self.mix != Mix::Exact => each(x, signed),
+            0 => None,
+            op => match *ops[op - 1] {
+                ("signbit", call) => each(&each(x, signed)?, call),
+                (_, call) => each(x, call),
+            },
+        }
     }
 
     /// A tensor of the same type, which mostly broadcasts with `x`.

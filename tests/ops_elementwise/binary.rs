@@ -1,12 +1,13 @@
 //! Operations on two elements, and the choice between two.
 
 use half::{bf16, f16};
-use lapidary::{DType, Element, Error, Gpu, Result, Tensor};
+use lapidary::internal::BinaryRow;
+use lapidary::{DType, Error, Gpu, Result, Tensor};
 
-use crate::devices::gpus;
-use crate::ops_elementwise::model::{
-    Sample, assert_close, broadcast, floats, rounded, samples, tensor, views,
-};
+use crate::common::operands::numbers;
+use crate::common::rows;
+use crate::devices::{gpus, reference};
+use crate::ops_elementwise::model::{Sample, broadcast, check_all, samples, tensor, views};
 
 pub(crate) type Method = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
@@ -43,305 +44,121 @@ pub(crate) fn pairs(dtype: DType) -> &'static [Pair] {
     }
 }
 
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else {
-        a.max(b)
+/// An operation with its method.
+pub(crate) type Case = (&'static BinaryRow, Method);
+
+macro_rules! of_rows {
+    ({ $($name:ident)* } { $($number:ident)* } { $($in_place:ident)* } { $($and:ident)* }) => {
+        &[$((stringify!($name), Tensor::$name),)*]
+    };
+}
+
+const ROWS: &[(&str, Method)] = lapidary::binary_methods!(of_rows);
+
+pub(crate) fn cases() -> impl Iterator<Item = Case> {
+    ROWS.iter()
+        .map(|&(name, method)| (rows::binary(name), method))
+}
+
+/// Is the operation tested with this pair of shapes? Each needs a compilation, so the simple ones
+/// are tested with all pairs, and others with a few or with one.
+fn is_tested(name: &str, dtype: DType, shape: &[usize]) -> bool {
+    match name {
+        "add" | "sub" | "mul" | "div" | "pow" | "maximum" | "minimum" => true,
+        "eq" | "ne" | "lt" | "le" | "gt" | "ge" => true,
+        "logical_and" | "logical_or" | "logical_xor" | "gcd" | "lcm" => shape == [7, 1500],
+        // `rest` has them.
+        "rem" | "remainder" | "floor_divide" if dtype.is_float() => shape == [7, 1500],
+        _ => shape.len() == 2 || shape == [5],
     }
 }
 
-fn smaller(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() {
-        f64::NAN
-    } else {
-        a.min(b)
+/// The absolute error of a result.
+pub(crate) fn absolute(row: &BinaryRow, a: f32) -> f32 {
+    match row.name {
+        // Results from logarithms have their absolute error, even near 0.
+        "xlogy" | "xlog1py" => 1e-6 * a.abs().min(1e30),
+        _ => row.error[1],
     }
 }
 
-fn heaviside(a: f64, b: f64) -> f64 {
-    match a {
-        0.0 => b,
-        _ if a.is_nan() => a,
-        _ => f64::from(u8::from(a > 0.0)),
-    }
-}
-
-/// `a` times a logarithm of `b`.
-fn times_log(a: f64, b: f64, log: f64) -> f64 {
-    if a == 0.0 && !b.is_nan() {
-        0.0
-    } else {
-        a * log
-    }
-}
-
-/// The logarithm of the sum of two powers of one base, whose natural logarithm is `unit`.
-fn sum_of(a: f64, b: f64, unit: f64) -> f64 {
-    match a == b {
-        true => a + std::f64::consts::LN_2 / unit,
-        false => larger(a, b) + (-(a - b).abs() * unit).exp().ln_1p() / unit,
-    }
-}
-
-/// An operation: its name, the method, the function in f64, and the relative error.
-type FloatCase = (&'static str, Method, fn(f64, f64) -> f64, f32);
-
-const FLOATS: &[FloatCase] = &[
-    ("add", Tensor::add, |a, b| a + b, 1e-7),
-    ("sub", Tensor::sub, |a, b| a - b, 1e-7),
-    ("mul", Tensor::mul, |a, b| a * b, 1e-7),
-    ("div", Tensor::div, |a, b| a / b, 4e-7),
-    ("pow", Tensor::pow, f64::powf, 3e-5),
-    ("maximum", Tensor::maximum, larger, 0.0),
-    ("minimum", Tensor::minimum, smaller, 0.0),
-    ("fmax", Tensor::fmax, f64::max, 0.0),
-    ("fmin", Tensor::fmin, f64::min, 0.0),
-    ("atan2", Tensor::atan2, f64::atan2, 1e-6),
-    ("hypot", Tensor::hypot, f64::hypot, 5e-7),
-    ("copysign", Tensor::copysign, f64::copysign, 0.0),
-    ("heaviside", Tensor::heaviside, heaviside, 0.0),
-    ("xlogy", Tensor::xlogy, |a, b| times_log(a, b, b.ln()), 2e-6),
-    (
-        "xlog1py",
-        Tensor::xlog1py,
-        |a, b| times_log(a, b, b.ln_1p()),
-        2e-6,
-    ),
-    (
-        "logaddexp",
-        Tensor::logaddexp,
-        |a, b| sum_of(a, b, 1.0),
-        4e-7,
-    ),
-    (
-        "logaddexp2",
-        Tensor::logaddexp2,
-        |a, b| sum_of(a, b, std::f64::consts::LN_2),
-        4e-7,
-    ),
-];
-
-fn check_floats<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
+fn check_pairs<T: Sample>(device: &str, gpu: &Gpu, reference: &Gpu) -> Result<()> {
+    let random = &mut fastrand::Rng::with_seed(3);
     for &(shape_a, shape_b, shape) in pairs(T::DTYPE) {
         let a = tensor::<T>(gpu, random, shape_a);
         let b = tensor::<T>(gpu, random, shape_b);
-        let (x, y) = (floats(&a)?, floats(&b)?);
-        let (x, y) = (broadcast(&x, shape_a, shape), broadcast(&y, shape_b, shape));
-        // Each shape needs a compilation, so the later operations run with a few shapes.
-        let few = if shape.len() == 2 || shape == [5] {
-            FLOATS.len()
-        } else {
-            7
-        };
-        for &(name, method, model, relative) in &FLOATS[..few] {
-            let out = method(&a, &b)?;
-            assert_eq!((out.dtype(), out.shape()), (T::DTYPE, shape));
-            for (k, got) in floats(&out)?.into_iter().enumerate() {
-                let exact = model(f64::from(x[k]), f64::from(y[k]));
-                let (wanted, more) = rounded(T::DTYPE, exact);
+        let (far_a, far_b) = (a.to(reference)?, b.to(reference)?);
+        let x = broadcast(&numbers(&a)?, shape_a, shape);
+        let y = broadcast(&numbers(&b)?, shape_b, shape);
+        for (row, method) in cases() {
+            if !row.accepts(T::DTYPE) || !is_tested(row.name, T::DTYPE, shape) {
+                continue;
+            }
+            let (got, wanted) = (method(&a, &b)?, method(&far_a, &far_b)?);
+            assert_eq!(got.shape(), shape);
+            let what = format!("{} of {a} and {b} on {device}", row.name);
+            let exact = numbers(&wanted)?;
+            let error = |at: usize| {
                 // If a result is near the largest f32, an intermediate may overflow.
-                if name == "pow" && exact.abs() > 1e36 && got.abs() > 1e36 {
-                    continue;
-                }
-                let what = format!("{name}({:?}, {:?}) of {a} and {b} on {device}", x[k], y[k]);
-                // Results from logarithms have their absolute error, even near 0.
-                let absolute = match name {
-                    "xlogy" | "xlog1py" => 1e-6 * x[k].abs().min(1e30),
-                    "logaddexp" | "logaddexp2" => 4e-7,
-                    _ => 1e-36,
-                };
-                assert_close(&what, &[got], &[wanted], relative + more, absolute);
-            }
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn floats_broadcast_and_follow_ieee() -> Result<()> {
-    for (device, gpu) in gpus() {
-        let mut random = fastrand::Rng::with_seed(3);
-        check_floats::<f32>(device, &gpu, &mut random)?;
-        check_floats::<f16>(device, &gpu, &mut random)?;
-        check_floats::<bf16>(device, &gpu, &mut random)?;
-    }
-    Ok(())
-}
-
-#[test]
-fn powers_of_and_to_zero_infinity_and_nan_are_those_of_ieee() -> Result<()> {
-    let inf = f32::INFINITY;
-    let near_one = [1.0 - f32::EPSILON / 2.0, 1.0, 1.0 + f32::EPSILON];
-    let bases: Vec<f32> = [0.0, 0.3, 2.0, 1e30, f32::MAX, inf, f32::NAN]
-        .into_iter()
-        .chain(near_one)
-        .flat_map(|x| [x, -x])
-        .collect();
-    let exponents: Vec<f32> = [0.0, 0.46, 1.0, 2.0, 3.0, 1e9, 1e30, inf, f32::NAN]
-        .into_iter()
-        .flat_map(|x| [x, -x])
-        .collect();
-    for (device, gpu) in gpus() {
-        let a = gpu.tensor(&bases, &[bases.len(), 1])?;
-        let b = gpu.tensor(&exponents, &[exponents.len()])?;
-        let got = a.pow(&b)?.to_vec::<f32>()?;
-        for (k, &got) in got.iter().enumerate() {
-            let (a, b) = (bases[k / exponents.len()], exponents[k % exponents.len()]);
-            let wanted = f64::from(a).powf(b.into()) as f32;
-            // Otherwise the exponent multiplies an adapter's rounding error.
-            let is_exact = [0.0, 1.0].contains(&a.abs()) || !a.is_finite() || !b.is_finite();
-            if is_exact || b == 0.0 {
-                let what = format!("pow({a:?}, {b:?}) on {device}");
-                assert_close(&what, &[got], &[wanted], 0.0, 0.0);
-                assert!(wanted.is_nan() || got.signum() == wanted.signum(), "{what}");
-            }
-        }
-    }
-    Ok(())
-}
-
-fn rounded_down(a: i64, b: i64) -> i64 {
-    let is_below = a % b != 0 && (a < 0) != (b < 0);
-    a / b - i64::from(is_below)
-}
-
-macro_rules! integers {
-    ($gpu:expr, $random:expr, $type:ty, $pow:expr) => {{
-        for &(shape_a, shape_b, shape) in pairs(<$type>::DTYPE) {
-            let a = tensor::<$type>($gpu, $random, shape_a);
-            let b = tensor::<$type>($gpu, $random, shape_b);
-            let x = broadcast(&a.to_vec::<$type>()?, shape_a, shape);
-            let y = broadcast(&b.to_vec::<$type>()?, shape_b, shape);
-            let cases: [(&str, Method, fn($type, $type) -> $type); 15] = [
-                ("add", Tensor::add, <$type>::wrapping_add),
-                ("sub", Tensor::sub, <$type>::wrapping_sub),
-                ("mul", Tensor::mul, <$type>::wrapping_mul),
-                ("div", Tensor::div, |a, b| {
-                    if b == 0 { a } else { a.wrapping_div(b) }
-                }),
-                ("rem", Tensor::rem, |a, b| {
-                    if b == 0 { 0 } else { a.wrapping_rem(b) }
-                }),
-                ("maximum", Tensor::maximum, std::cmp::max),
-                ("minimum", Tensor::minimum, std::cmp::min),
-                ("pow", Tensor::pow, $pow),
-                ("remainder", Tensor::remainder, |a, b| {
-                    let (a, b) = (i64::from(a), i64::from(b));
-                    if b == 0 {
-                        0
-                    } else {
-                        (a - b * rounded_down(a, b)) as $type
-                    }
-                }),
-                ("floor_divide", Tensor::floor_divide, |a, b| match b {
-                    0 => a,
-                    b => rounded_down(a.into(), b.into()) as $type,
-                }),
-                ("bitwise_and", Tensor::bitwise_and, |a, b| a & b),
-                ("bitwise_or", Tensor::bitwise_or, |a, b| a | b),
-                ("bitwise_xor", Tensor::bitwise_xor, |a, b| a ^ b),
-                (
-                    "left_shift",
-                    Tensor::left_shift,
-                    |a, b| match u32::try_from(b) {
-                        Ok(by) if by < <$type>::BITS => a << by,
-                        _ => 0,
-                    },
-                ),
-                ("right_shift", Tensor::right_shift, |a, b| {
-                    let by = u32::try_from(b).unwrap_or(63).min(63);
-                    (i64::from(a) >> by) as $type
-                }),
-            ];
-            // Each shape needs a compilation, so the simple operations run with a few shapes.
-            let few = if shape.len() == 2 || shape == [5] {
-                15
-            } else {
-                8
+                let is_defined = row.name != "pow" || exact[at].abs() <= 1e36;
+                is_defined.then(|| [row.error[0], absolute(row, x[at] as f32)])
             };
-            for (name, method, model) in cases.into_iter().take(few) {
-                let wanted: Vec<$type> = x.iter().zip(&y).map(|(&a, &b)| model(a, b)).collect();
-                assert_eq!(
-                    method(&a, &b)?.to_vec::<$type>()?,
-                    wanted,
-                    "{name} {shape:?}"
-                );
-            }
-        }
-    }};
-}
-
-fn signed_power(a: i32, b: i32) -> i32 {
-    match (u32::try_from(b), a) {
-        (Ok(b), _) => a.wrapping_pow(b),
-        (Err(_), 1) => 1,
-        (Err(_), -1) => {
-            if b % 2 == 0 {
-                1
-            } else {
-                -1
-            }
-        }
-        _ => 0,
-    }
-}
-
-#[test]
-fn integers_wrap_and_division_by_zero_is_defined() -> Result<()> {
-    for (_, gpu) in gpus() {
-        let random = &mut fastrand::Rng::with_seed(4);
-        integers!(&gpu, random, i32, signed_power);
-        integers!(&gpu, random, u32, u32::wrapping_pow);
-        integers!(&gpu, random, u8, |a, b| a.wrapping_pow(u32::from(b)));
-        integers!(&gpu, random, i8, |a, b| signed_power(a.into(), b.into())
-            as i8);
-        let least = gpu.tensor(&[i32::MIN, i32::MIN], &[2])?;
-        let by = gpu.tensor(&[-1, 0], &[2])?;
-        assert_eq!((&least / &by)?.to_vec::<i32>()?, [i32::MIN; 2]);
-        assert_eq!((&least % &by)?.to_vec::<i32>()?, [0; 2]);
-    }
-    Ok(())
-}
-
-/// A comparison: its name, the method, and the function.
-type OrderCase<T> = (&'static str, Method, fn(&T, &T) -> bool);
-
-fn check_order<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
-    let cases: [OrderCase<T>; 6] = [
-        ("eq", Tensor::eq, |a, b| a == b),
-        ("ne", Tensor::ne, |a, b| a != b),
-        ("lt", Tensor::lt, |a, b| a < b),
-        ("le", Tensor::le, |a, b| a <= b),
-        ("gt", Tensor::gt, |a, b| a > b),
-        ("ge", Tensor::ge, |a, b| a >= b),
-    ];
-    for &(shape_a, shape_b, shape) in pairs(T::DTYPE) {
-        let a = tensor::<T>(gpu, random, shape_a);
-        let b = tensor::<T>(gpu, random, shape_b);
-        let x = broadcast(&a.to_vec::<T>()?, shape_a, shape);
-        let y = broadcast(&b.to_vec::<T>()?, shape_b, shape);
-        for (name, method, model) in cases {
-            let wanted: Vec<bool> = x.iter().zip(&y).map(|(a, b)| model(a, b)).collect();
-            let got = method(&a, &b)?;
-            assert_eq!(got.to_vec::<bool>()?, wanted, "{name} of {a} and {b}");
+            check_all(&what, &got, &wanted, error, |at| {
+                format!("({}, {})", x[at], y[at])
+            })?;
         }
     }
     Ok(())
 }
 
+macro_rules! operands_meet {
+    ($($name:ident $type:ty;)*) => {$(
+        #[test]
+        fn $name() -> Result<()> {
+            let reference = reference();
+            let mut gpus = gpus().into_iter();
+            gpus.try_for_each(|(device, gpu)| check_pairs::<$type>(device, &gpu, &reference))
+        }
+    )*};
+}
+
+operands_meet! {
+    operands_of_f32_meet_in_every_shape f32;
+    operands_of_f16_meet_in_every_shape f16;
+    operands_of_bf16_meet_in_every_shape bf16;
+    operands_of_i32_meet_in_every_shape i32;
+    operands_of_u32_meet_in_every_shape u32;
+    operands_of_u8_meet_in_every_shape u8;
+    operands_of_i8_meet_in_every_shape i8;
+    operands_of_bools_meet_in_every_shape bool;
+}
+
+/// What PyTorch does not define, or refuses.
 #[test]
-fn comparisons_give_bools_and_nan_is_unequal_to_all() -> Result<()> {
-    for (_, gpu) in gpus() {
-        let random = &mut fastrand::Rng::with_seed(5);
-        check_order::<f32>(&gpu, random)?;
-        check_order::<f16>(&gpu, random)?;
-        check_order::<bf16>(&gpu, random)?;
-        check_order::<i8>(&gpu, random)?;
-        check_order::<i32>(&gpu, random)?;
-        check_order::<u32>(&gpu, random)?;
-        check_order::<u8>(&gpu, random)?;
-        check_order::<bool>(&gpu, random)?;
+fn division_by_zero_and_the_least_number_are_defined() -> Result<()> {
+    for (device, gpu) in gpus() {
+        for dtype in [DType::I32, DType::U32, DType::U8, DType::I8] {
+            let x = gpu.tensor(&[0_u8, 7, 100], &[3])?.cast(dtype)?;
+            let zero = x.zeros_like()?;
+            for kept in [&x / &zero, x.floor_divide(&zero)] {
+                assert_eq!(numbers(&kept?)?, numbers(&x)?, "{dtype} on {device}");
+            }
+            for rest in [&x % &zero, x.remainder(&zero)] {
+                assert_eq!(numbers(&rest?)?, [0.0; 3], "{dtype} on {device}");
+            }
+        }
+        let least = gpu.tensor(&[i32::MIN; 4], &[4])?;
+        let by = gpu.tensor(&[-1, 0, 1, 2], &[4])?;
+        let halved = [i32::MIN, i32::MIN, i32::MIN, i32::MIN / 2];
+        assert_eq!((&least / &by)?.to_vec::<i32>()?, halved);
+        assert_eq!(least.floor_divide(&by)?.to_vec::<i32>()?, halved);
+        assert_eq!((&least % &by)?.to_vec::<i32>()?, [0; 4]);
+        assert_eq!(least.remainder(&by)?.to_vec::<i32>()?, [0; 4]);
+        let few = gpu.tensor(&[1, -1, -1, 0, 7, -7], &[6])?;
+        let by = gpu.tensor(&[-3, -2, -3, -1, -1, -1], &[6])?;
+        assert_eq!(few.pow(&by)?.to_vec::<i32>()?, [1, 1, -1, 0, 0, 0]);
+        let few = few.cast(DType::I8)?.pow(&by.cast(DType::I8)?)?;
+        assert_eq!(few.to_vec::<i8>()?, [1, 1, -1, 0, 0, 0]);
     }
     Ok(())
 }

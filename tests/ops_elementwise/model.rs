@@ -3,6 +3,8 @@
 use half::{bf16, f16};
 use lapidary::{DType, Element, Gpu, Result, Tensor};
 
+use crate::common::operands::numbers;
+
 /// Special and extreme numbers.
 pub(crate) const ODD_FLOATS: [f32; 26] = [
     0.0,
@@ -212,6 +214,38 @@ pub(crate) fn assert_close(what: &str, got: &[f32], wanted: &[f32], relative: f3
             "{what}: element {index} is {g:?}, not {w:?}"
         );
     }
+}
+
+/// Compares the elements of two tensors. f16 and bf16 may be rounded twice. `error` gives the
+/// relative and absolute error of an element, or nothing if it is not defined; `say` says what the
+/// element is.
+#[track_caller]
+pub(crate) fn check_all(
+    what: &str,
+    got: &Tensor,
+    wanted: &Tensor,
+    error: impl Fn(usize) -> Option<[f32; 2]>,
+    say: impl Fn(usize) -> String,
+) -> Result<()> {
+    let kind = (wanted.dtype(), wanted.shape());
+    assert_eq!((got.dtype(), got.shape()), kind, "{what}");
+    let (is_float, more) = (got.dtype().is_float(), rounded(got.dtype(), 0.0).1);
+    for (at, (got, wanted)) in numbers(got)?.into_iter().zip(numbers(wanted)?).enumerate() {
+        let is_near = match error(at) {
+            Some(_) if !is_float => got == wanted,
+            Some([relative, absolute]) => {
+                let absolute = if more > 0.0 {
+                    absolute + 1e-7
+                } else {
+                    absolute
+                };
+                close(got as f32, wanted as f32, relative + more, absolute)
+            }
+            None => true,
+        };
+        assert!(is_near, "{what}: {} is {got:?}, not {wanted:?}", say(at));
+    }
+    Ok(())
 }
 
 /// Are the elements equal, in order? NaN equals NaN, because an adapter may give another NaN.

@@ -1,14 +1,12 @@
-//! Transposed convolutions, and convolutions that keep the size.
+//! Transposed convolutions, and convolutions that keep the size. `tests/torch/networks.rs` compares
+//! them with PyTorch.
 
 use lapidary::{
-    DType, Error, Gpu, Result, Tensor,
+    DType, Error, Gpu, Result,
     operations::{Conv, ConvTranspose},
 };
 
 use crate::ops_reduce::model::*;
-
-/// Shapes of input and weight, and the options.
-type Case = ([usize; 4], [usize; 4], ConvTranspose<2>);
 
 const fn options(
     stride: [usize; 2],
@@ -24,111 +22,6 @@ const fn options(
         dilation,
         groups,
     }
-}
-
-const CASES: &[Case] = &[
-    (
-        [2, 3, 4, 5],
-        [3, 2, 3, 2],
-        options([1, 1], [0, 0], [0, 0], [1, 1], 1),
-    ),
-    (
-        [1, 4, 3, 2],
-        [4, 3, 2, 3],
-        options([3, 2], [1, 2], [2, 1], [1, 2], 2),
-    ),
-    // More rows in addition than the stride has, which the dilation allows.
-    (
-        [2, 2, 2, 3],
-        [2, 1, 2, 2],
-        options([1, 2], [0, 1], [2, 0], [3, 1], 2),
-    ),
-    // The padding cuts off more than the kernel adds.
-    (
-        [1, 2, 5, 5],
-        [2, 3, 2, 1],
-        options([2, 1], [3, 1], [0, 0], [1, 1], 1),
-    ),
-    // No samples, and channels for matmul.
-    (
-        [0, 2, 2, 2],
-        [2, 3, 2, 2],
-        options([1, 1], [0, 0], [0, 0], [1, 1], 1),
-    ),
-    (
-        [1, 3, 3, 3],
-        [3, 66, 2, 2],
-        options([2, 2], [0, 0], [1, 1], [1, 1], 1),
-    ),
-];
-
-/// The result in f64: each element of the input adds the kernel where it stands.
-fn expected(x: &Array, w: &Array, b: &Array, options: &ConvTranspose<2>) -> Array {
-    let size = |at: usize| {
-        (x.shape[2 + at] - 1) * options.stride[at]
-            + options.dilation[at] * (w.shape[2 + at] - 1)
-            + options.output_padding[at]
-            + 1
-            - 2 * options.padding[at]
-    };
-    let (each_out, each_in) = (w.shape[1], x.shape[1] / options.groups);
-    let shape = [x.shape[0], each_out * options.groups, size(0), size(1)];
-    let plane = shape[2] * shape[3];
-    let mut y = Array::new(&shape, |flat| b.values[flat / plane % shape[1]]);
-    for from in 0..x.values.len() {
-        let at = x.index(from);
-        for tap in 0..each_out * w.shape[2] * w.shape[3] {
-            let (out, ky, kx) = (
-                tap / (w.shape[2] * w.shape[3]),
-                tap / w.shape[3] % w.shape[2],
-                tap % w.shape[3],
-            );
-            let place = |axis: usize, k: usize| {
-                (at[2 + axis] * options.stride[axis] + k * options.dilation[axis])
-                    .checked_sub(options.padding[axis])
-                    .filter(|&place| place < shape[2 + axis])
-            };
-            let (Some(row), Some(column)) = (place(0, ky), place(1, kx)) else {
-                continue;
-            };
-            let channel = at[1] / each_in * each_out + out;
-            let to = ((at[0] * shape[1] + channel) * shape[2] + row) * shape[3] + column;
-            y.values[to] += x.values[from] * w.at(&[at[1], out, ky, kx]);
-        }
-    }
-    y
-}
-
-#[test]
-fn a_transposed_convolution_adds_the_kernel_at_each_element() -> Result<()> {
-    for (name, gpu) in gpus() {
-        for (x_shape, w_shape, options) in CASES {
-            for dtype in [DType::F32, DType::F16] {
-                let mut noise = noise(dtype);
-                let mut made = |shape: &[usize]| Array::new(shape, &mut noise).rounded(dtype);
-                let (x, w) = (made(x_shape), made(w_shape));
-                let b = made(&[w_shape[1] * options.groups]);
-                let [on_x, on_w, on_b] = [&x, &w, &b].map(|array| array.upload(&gpu, dtype));
-                let what = format!("{name} {dtype} {x_shape:?} {w_shape:?} {options:?}");
-                let expected = expected(&x, &w, &b, options);
-                let y = on_x.conv_transpose2d(&on_w, Some(&on_b), options)?;
-                assert_close(&download(&y), &expected, 10.0 * tolerance(dtype), &what);
-                // Views in other orders of axes.
-                let around = |x: &Tensor| {
-                    x.permute(&[3, 2, 1, 0])?
-                        .contiguous()?
-                        .permute(&[3, 2, 1, 0])
-                };
-                let bias = on_b
-                    .unsqueeze(1)?
-                    .broadcast_to(&[b.values.len(), 2])?
-                    .select(1, 1)?;
-                let y = around(&on_x)?.conv_transpose2d(&around(&on_w)?, Some(&bias), options)?;
-                assert_close(&download(&y), &expected, 10.0 * tolerance(dtype), &what);
-            }
-        }
-    }
-    Ok(())
 }
 
 #[test]

@@ -1,158 +1,39 @@
-//! Pooling and its gradients, against a loop over the windows.
+//! Pooling and its gradients.
 
 use lapidary::{DType, Error, Gpu, Options, Result, Tensor, operations::Pool};
 
+use crate::devices::reference;
 use crate::ops_reduce::model::*;
 
-/// The indices of a window along an axis, and the number of elements for a mean.
-type Span = (Vec<usize>, usize);
-
-/// PyTorch's windows along one axis.
-fn spans(input: usize, pool: &Pool<2>, at: usize) -> Vec<Span> {
-    let (kernel, stride) = (pool.kernel[at], pool.stride[at]);
-    let (padding, dilation) = (pool.padding[at], pool.dilation[at]);
-    let whole = input + 2 * padding;
-    let reach = (kernel - 1) * dilation + 1;
-    let mut count = (whole - reach) / stride + 1;
-    if pool.ceil_mode && !(whole - reach).is_multiple_of(stride) && count * stride < input + padding
-    {
-        count += 1;
-    }
-    let span = |window: usize| {
-        let taps = (0..kernel).map(move |tap| window * stride + tap * dilation);
-        let inside = taps
-            .clone()
-            .filter(|at| (padding..padding + input).contains(at));
-        let places: Vec<usize> = inside.map(|at| at - padding).collect();
-        let counted = match pool.count_include_pad {
-            true => taps.filter(|&at| at < whole).count(),
-            false => places.len(),
-        };
-        (places, counted)
-    };
-    (0..count).map(span).collect()
-}
-
-fn adaptive_spans(input: usize, output: usize) -> Vec<Span> {
-    let span = |window: usize| {
-        let end = ((window + 1) * input).div_ceil(output);
-        let places: Vec<usize> = (window * input / output..end).collect();
-        let count = places.len();
-        (places, count)
-    };
-    (0..output).map(span).collect()
-}
-
-/// The expected results of poolings of an array, and of their gradients.
-struct Expected {
-    max: Array,
-    mean: Array,
-    place: Array,
-    by_max: Array,
-    by_mean: Array,
-    grad: Array,
-}
-
-fn expected(x: &Array, rows: &[Span], columns: &[Span], divisor: Option<usize>) -> Expected {
-    let [samples, channels, height, width] = x.shape[..] else {
-        panic!("{:?}", x.shape)
-    };
-    let shape = [samples, channels, rows.len(), columns.len()];
-    let zeros = |shape: &[usize]| Array::new(shape, |_| 0.0);
-    let mut made = Expected {
-        max: Array::new(&shape, |_| f64::NEG_INFINITY),
-        mean: zeros(&shape),
-        place: zeros(&shape),
-        by_max: zeros(&x.shape),
-        by_mean: zeros(&x.shape),
-        grad: Array::new(&shape, |at| (at % 7) as f64 - 2.0),
-    };
-    for flat in 0..made.max.values.len() {
-        let at = made.max.index(flat);
-        let (rows, columns) = (&rows[at[2]], &columns[at[3]]);
-        let start = (at[0] * channels + at[1]) * height * width;
-        let divisor = divisor.unwrap_or(rows.1 * columns.1) as f64;
-        let grad = made.grad.values[flat];
-        let places = rows
-            .0
-            .iter()
-            .flat_map(|row| columns.0.iter().map(move |c| row * width + c));
-        let mut best = None;
-        for place in places {
-            let value = x.values[start + place];
-            made.mean.values[flat] += value / divisor;
-            made.by_mean.values[start + place] += grad / divisor;
-            if best.is_none() || value > made.max.values[flat] || value.is_nan() {
-                best = Some(place);
-                made.max.values[flat] = value;
-            }
-        }
-        if let Some(place) = best {
-            made.place.values[flat] = place as f64;
-            made.by_max.values[start + place] += grad;
-        }
-    }
-    made
-}
-
-/// The results of pooling `name`: the values and, for a maximum, the indices.
-struct Made {
-    max: Result<Tensor>,
-    with_indices: Result<(Tensor, Tensor)>,
-    mean: Result<Tensor>,
-    by_max: Result<Tensor>,
-    by_mean: Result<Tensor>,
-}
-
-fn agree(what: &str, made: Made, expected: &Expected, dtype: DType) {
-    let tolerance = 2.0 * tolerance(dtype);
-    let (max, places) = made.with_indices.expect(what);
-    assert_eq!(places.dtype(), DType::U32);
-    for (name, got, expected) in [
-        ("max", made.max.expect(what), &expected.max),
-        ("max with indices", max, &expected.max),
-        ("places", places, &expected.place),
-        ("mean", made.mean.expect(what), &expected.mean),
-        ("by max", made.by_max.expect(what), &expected.by_max),
-        ("by mean", made.by_mean.expect(what), &expected.by_mean),
-    ] {
-        assert_close(
-            &download(&got),
-            expected,
-            tolerance,
-            &format!("{what}: {name}"),
-        );
-    }
-}
-
-fn check(what: &str, array: &Array, x: &Tensor, gpu: &Gpu, pool: &Pool<2>) {
-    let spans = [0, 1].map(|at| spans(array.shape[2 + at], pool, at));
-    let expected = expected(array, &spans[0], &spans[1], pool.divisor_override);
-    let grad = expected.grad.upload(gpu, x.dtype());
+/// The results of pooling and of its gradients.
+fn results(x: &Tensor, pool: &Pool<2>) -> Result<Vec<Tensor>> {
     let of_max = Pool {
         count_include_pad: true,
         divisor_override: None,
         ..*pool
     };
-    let made = Made {
-        max: x.max_pool2d(&of_max),
-        with_indices: x.max_pool2d_with_indices(&of_max),
-        mean: x.avg_pool2d(pool),
-        by_max: grad.max_pool2d_backward(x, &of_max),
-        by_mean: grad.avg_pool2d_backward(x, pool),
-    };
-    agree(what, made, &expected, x.dtype());
+    let (max, places) = x.max_pool2d_with_indices(&of_max)?;
+    let (alone, mean) = (x.max_pool2d(&of_max)?, x.avg_pool2d(pool)?);
+    let by_max = max.max_pool2d_backward(x, &of_max)?;
+    let by_mean = max.avg_pool2d_backward(x, pool)?;
+    Ok(vec![max, places, alone, mean, by_max, by_mean])
 }
 
-/// Noise as an array and as a tensor; with a NaN and an infinity if the type is wide.
-fn operand(gpu: &Gpu, shape: &[usize], dtype: DType) -> (Array, Tensor) {
-    let mut array = Array::new(shape, noise(dtype)).rounded(dtype);
-    if dtype == DType::F32 && array.values.len() > 40 {
-        array.values[33] = f64::NAN;
-        array.values[7] = f64::NEG_INFINITY;
+fn adaptive_results(x: &Tensor, size: [usize; 2]) -> Result<Vec<Tensor>> {
+    let (max, places) = x.adaptive_max_pool2d_with_indices(size)?;
+    let (alone, mean) = (x.adaptive_max_pool2d(size)?, x.adaptive_avg_pool2d(size)?);
+    let by_max = max.adaptive_max_pool2d_backward(x)?;
+    let by_mean = max.adaptive_avg_pool2d_backward(x)?;
+    Ok(vec![max, places, alone, mean, by_max, by_mean])
+}
+
+fn agree(what: &str, got: &[Tensor], wanted: &[Tensor]) {
+    for (number, (got, wanted)) in got.iter().zip(wanted).enumerate() {
+        let what = format!("{what}, result {number}");
+        assert_eq!(got.dtype(), wanted.dtype(), "{what}");
+        let tolerance = 2.0 * tolerance(got.dtype());
+        assert_close(&download(got), &download(wanted), tolerance, &what);
     }
-    let x = array.upload(gpu, dtype);
-    (array, x)
 }
 
 /// Poolings that differ in every option.
@@ -199,59 +80,35 @@ fn pools() -> Vec<Pool<2>> {
     ]
 }
 
+/// Of f32 they are PyTorch's, as `tests/torch/networks.rs` says.
 #[test]
-fn pooling_and_its_gradients_agree_with_the_model() {
+fn pooling_of_halves_is_that_of_the_simulation() -> Result<()> {
+    let reference = reference();
     for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            for pool in pools() {
-                for shape in [[2, 3, 8, 9], [1, 1, 3, 3], [0, 2, 4, 4]] {
-                    let (array, x) = operand(&gpu, &shape, dtype);
+        for dtype in [DType::F16, DType::Bf16] {
+            let of = |shape: &[usize]| {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                [&gpu, &reference].map(|gpu| array.upload(gpu, dtype))
+            };
+            for shape in [[2, 3, 8, 9], [1, 1, 3, 3], [0, 2, 4, 4]] {
+                let [x, far] = of(&shape);
+                for pool in pools() {
                     let what = format!("{name} {dtype} {shape:?} {pool:?}");
-                    check(&what, &array, &x, &gpu, &pool);
+                    agree(&what, &results(&x, &pool)?, &results(&far, &pool)?);
                 }
             }
-        }
-    }
-}
-
-#[test]
-fn a_dilated_window_may_have_a_gap_where_the_plane_begins() {
-    for (name, gpu) in gpus() {
-        let pool = Pool {
-            dilation: [4, 3],
-            padding: [2, 3],
-            ..Pool::new([2, 3])
-        };
-        let pool = Pool {
-            stride: [1, 1],
-            ..pool
-        };
-        let (array, x) = operand(&gpu, &[1, 2, 5, 6], DType::F32);
-        check(name, &array, &x, &gpu, &pool);
-    }
-}
-
-#[test]
-fn adaptive_pooling_agrees_with_the_model_at_any_size() {
-    for (name, gpu) in gpus() {
-        for dtype in [DType::F32, DType::F16] {
+            let [x, far] = of(&[2, 3, 8, 9]);
             for size in [[3, 4], [4, 3], [1, 1], [5, 9], [8, 9], [11, 2], [0, 3]] {
-                let (array, x) = operand(&gpu, &[2, 3, 8, 9], dtype);
                 let what = format!("{name} {dtype} {size:?}");
-                let [rows, columns] = [0, 1].map(|at| adaptive_spans([8, 9][at], size[at]));
-                let expected = expected(&array, &rows, &columns, None);
-                let grad = expected.grad.upload(&gpu, dtype);
-                let made = Made {
-                    max: x.adaptive_max_pool2d(size),
-                    with_indices: x.adaptive_max_pool2d_with_indices(size),
-                    mean: x.adaptive_avg_pool2d(size),
-                    by_max: grad.adaptive_max_pool2d_backward(&x),
-                    by_mean: grad.adaptive_avg_pool2d_backward(&x),
-                };
-                agree(&what, made, &expected, dtype);
+                agree(
+                    &what,
+                    &adaptive_results(&x, size)?,
+                    &adaptive_results(&far, size)?,
+                );
             }
         }
     }
+    Ok(())
 }
 
 #[test]
@@ -294,8 +151,9 @@ fn lines_are_pooled_as_planes_of_one_row() {
 #[test]
 fn planes_without_samples_are_pooled_as_one_sample() {
     for (name, gpu) in gpus() {
-        let (array, batch) = operand(&gpu, &[1, 3, 6, 7], DType::F32);
-        let x = array.upload(&gpu, DType::F32).squeeze_axis(0).unwrap();
+        let array = Array::new(&[1, 3, 6, 7], noise(DType::F32));
+        let batch = array.upload(&gpu, DType::F32);
+        let x = batch.squeeze_axis(0).unwrap();
         let pool = Pool {
             padding: [1, 1],
             count_include_pad: false,

@@ -1,8 +1,10 @@
 //! Cases from files, compared with the calls of the same names.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::Path;
 
+use flate2::read::GzDecoder;
 use lapidary::{DType, Gpu, Options, Result, Tensor};
 use serde_json::Value;
 
@@ -43,7 +45,7 @@ pub(crate) fn check(group: &str, calls: &[(&str, Call)]) {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-fn gpus() -> Vec<(&'static str, Gpu)> {
+pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     let open = Gpu::open(Options::from_env().unwrap());
     let adapter = open.expect("the tests need an adapter");
     let options = lapidary::sim::SimOptions {
@@ -55,39 +57,65 @@ fn gpus() -> Vec<(&'static str, Gpu)> {
 }
 
 /// A line of a group's file.
-struct Case(Value);
+pub(crate) struct Case(Value);
 
 /// A tensor in such a line.
-struct Stored<'a> {
+pub(crate) struct Stored<'a> {
     dtype: &'a str,
-    shape: Vec<usize>,
-    values: Vec<f64>,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) values: Vec<f64>,
 }
 
-fn read(group: &str) -> Vec<Case> {
+pub(crate) fn read(group: &str) -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch");
-    let text = std::fs::read_to_string(folder.join(format!("{group}.jsonl")));
+    let plain = folder.join(format!("{group}.jsonl"));
+    let text = match plain.exists() {
+        true => std::fs::read_to_string(plain),
+        false => unpacked(&folder.join(format!("{group}.jsonl.gz"))),
+    };
     let text = text.expect("the script writes this file");
-    let case = |line| Case(serde_json::from_str(line).expect("a line of JSON"));
+    let mut operands = Value::Null;
+    let case = |line| {
+        let mut case: Value = serde_json::from_str(line).expect("a line of JSON");
+        if case["operands"].is_null() {
+            // Those of the line before.
+            case["operands"] = operands.clone();
+        }
+        operands = case["operands"].clone();
+        Case(case)
+    };
     text.lines().map(case).collect()
 }
 
+/// The text of a packed file.
+pub(crate) fn unpacked(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    GzDecoder::new(std::fs::File::open(path)?).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 impl Case {
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.0["case"].as_str().expect("a name")
     }
 
-    fn tensors(&self, of: &str) -> Vec<Stored<'_>> {
+    pub(crate) fn tensors(&self, of: &str) -> Vec<Stored<'_>> {
         let list = self.0[of].as_array().expect("a list of tensors");
         list.iter().map(Stored::of).collect()
     }
 
-    fn check(&self, gpu: &Gpu, call: Call) -> Result<(), String> {
-        let operands = self.tensors("operands");
-        let operands = operands.iter().map(|operand| {
-            tensor(gpu, operand.held_as(), &operand.values, &operand.shape).map_err(text)
-        });
-        let operands = operands.collect::<Result<Vec<Tensor>, String>>()?;
+    pub(crate) fn operands(&self, gpu: &Gpu) -> Result<Vec<Tensor>> {
+        let stored = self.tensors("operands");
+        let of = |one: &Stored<'_>| tensor(gpu, one.held_as(), &one.values, &one.shape);
+        stored.iter().map(of).collect()
+    }
+
+    pub(crate) fn check(
+        &self,
+        gpu: &Gpu,
+        call: impl Fn(&Gpu, &[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<(), String> {
+        let operands = self.operands(gpu).map_err(text)?;
         let made = call(gpu, &operands).map_err(text)?;
         let expected = self.tensors("results");
         if made.len() != expected.len() {
@@ -117,7 +145,7 @@ impl<'a> Stored<'a> {
     }
 
     /// The type of an operand. The library has no `i64`.
-    fn held_as(&self) -> DType {
+    pub(crate) fn held_as(&self) -> DType {
         let named = |dtype: &DType| dtype.to_string() == self.dtype;
         DType::ALL.into_iter().find(named).unwrap_or(DType::I32)
     }

@@ -18,23 +18,16 @@ mod program;
 mod shapes;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
 use std::path::Path;
 
-use flate2::read::GzDecoder;
 use lapidary::{Gpu, Options};
 
+use crate::torch::cases::unpacked;
 use program::{Call, Program};
 
 /// Lapidary's operations by the names in the file.
 const TABLES: &[&[(&str, Call)]] = &[
-    elementwise::OF_ONE,
-    elementwise::OF_TWO,
-    elementwise::WITH_NUMBER,
     elementwise::OTHERS,
-    in_place::OF_ONE,
-    in_place::OF_TWO,
-    in_place::WITH_NUMBER,
     in_place::OTHERS,
     axes::FOLDS,
     axes::MOMENTS,
@@ -55,23 +48,21 @@ const LEAST: usize = 3400;
 /// The group of cases of a size for which there are other kernels.
 const LARGER: &str = "larger";
 
-fn calls() -> BTreeMap<&'static str, Call> {
-    TABLES.iter().copied().flatten().copied().collect()
+fn entries() -> impl Iterator<Item = (&'static str, Call)> {
+    let tables = TABLES.iter().copied().flatten().copied();
+    tables.chain(elementwise::rows())
 }
 
 fn programs() -> Vec<Program> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch/gradients.jsonl.gz");
-    let file = std::fs::File::open(path).expect("the script writes this file");
-    let mut text = String::new();
-    let read = GzDecoder::new(file).read_to_string(&mut text);
-    read.expect("it is whole");
+    let text = unpacked(&path).expect("the script writes this file");
     text.lines().map(Program::parse).collect()
 }
 
 /// Runs every `step`th case, and all larger ones.
 #[track_caller]
 fn check(gpu: &Gpu, step: usize) {
-    let (calls, programs) = (calls(), programs());
+    let (calls, programs): (BTreeMap<_, _>, _) = (entries().collect(), programs());
     let mut counts = BTreeMap::<String, [usize; 2]>::new();
     let mut faults = Vec::new();
     for (number, program) in programs.iter().enumerate() {
@@ -98,11 +89,10 @@ fn the_file_has_cases_of_all_operations_here_and_of_no_others() {
     let programs = programs();
     assert!(programs.len() >= LEAST, "only {} cases", programs.len());
     let used: BTreeSet<&str> = programs.iter().flat_map(Program::operations).collect();
-    let known: BTreeSet<&str> = calls().into_keys().collect();
+    let known: BTreeSet<&str> = entries().map(|(name, _)| name).collect();
     assert_eq!(known.difference(&used).next(), None, "without a case");
     assert_eq!(used.difference(&known).next(), None, "without a call");
-    let entries: usize = TABLES.iter().map(|table| table.len()).sum();
-    assert_eq!(entries, known.len(), "a name occurs twice");
+    assert_eq!(entries().count(), known.len(), "a name occurs twice");
 }
 
 #[test]

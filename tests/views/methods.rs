@@ -74,11 +74,9 @@ const ELSEWHERE: &[&str] = &[
     "rand_normal_like",
 ];
 
-/// Calls of macros that write methods. Each line begins with their names.
+/// Calls of macros that write methods, but for the rows of tables: these are in the list, and on
+/// the pages, because they are rows. Each line begins with their names.
 const TABLES: &[&str] = &[
-    "methods! {",
-    "without_scalar! {",
-    "in_place! {",
     "reductions! {",
     "trios! {",
     "pools! {",

@@ -3,99 +3,150 @@
 use crate::ops::binary::BinaryOp;
 use crate::ops::elementwise::Code;
 use crate::ops::elementwise::reference::{Lane, each, words};
-use crate::ops::ternary::reference::lerp;
+pub(super) use crate::ops::ternary::reference::lerp;
 use lapidary_core::internal::ReferenceCall;
 
+/// An operation on two elements, by the type that it computes in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reference {
+    Narrow(fn(f32, f32) -> f32),
+    /// Computed in f64, and rounded.
+    Wide(fn(f64, f64) -> f64),
+    /// With the two scalars.
+    Scaled(fn(f32, f32, [f32; 2]) -> f32),
+    Near(fn(f32, f32, [f32; 2]) -> bool),
+    Numbers(
+        fn(f32, f32) -> f32,
+        fn(i32, i32) -> i32,
+        fn(u32, u32) -> u32,
+    ),
+    Whole(fn(i32, i32) -> i32, fn(u32, u32) -> u32),
+    Truth(
+        fn(f32, f32) -> bool,
+        fn(i32, i32) -> bool,
+        fn(u32, u32) -> bool,
+    ),
+    /// Of whether the elements are not 0.
+    Truths(fn(bool, bool) -> bool),
+}
+
 pub(crate) fn run(call: &mut ReferenceCall) {
-    let op = BinaryOp::from_code(Code(call.variant.code));
+    let row = BinaryOp::from_code(Code(call.variant.code)).row();
     let words = words(call);
     let scalars = [words[2], words[3]].map(f32::from_bits);
-    each(call, |_, lanes| match (lanes[0], lanes[1]) {
-        (Lane::F32(a), Lane::F32(b)) if op == BinaryOp::Lerp => Lane::F32(lerp(a, b, scalars[0])),
-        (Lane::F32(a), Lane::F32(b)) if op == BinaryOp::IsClose => {
-            let (gap, allowed) = ((a - b).abs(), scalars[1] + (scalars[0] * b).abs());
-            Lane::truth(a == b || gap.is_finite() && gap <= allowed)
-        }
-        (Lane::F32(a), Lane::F32(b)) => match compare(op, a, b) {
-            Some(truth) => Lane::truth(truth),
-            None => Lane::F32(float(op, a, b)),
-        },
-        (Lane::I32(a), Lane::I32(b)) if op == BinaryOp::Bit => Lane::truth(a >> (b & 31) & 1 != 0),
-        (Lane::U32(a), Lane::U32(b)) if op == BinaryOp::Bit => Lane::truth(a >> (b & 31) & 1 != 0),
-        (Lane::I32(a), Lane::I32(b)) => match compare(op, a, b) {
-            Some(truth) => Lane::truth(truth),
-            None => Lane::I32(signed(op, a, b)),
-        },
-        (Lane::U32(a), Lane::U32(b)) => match compare(op, a, b) {
-            Some(truth) => Lane::truth(truth),
-            None => Lane::U32(unsigned(op, a, b)),
-        },
-        lanes => unreachable!("operands of two types: {lanes:?}"),
+    each(call, |_, lanes| {
+        row.reference.of(lanes[0], lanes[1], scalars)
     });
 }
 
-fn compare<T: PartialOrd + Default>(op: BinaryOp, a: T, b: T) -> Option<bool> {
-    let zero = T::default();
-    Some(match op {
-        BinaryOp::Eq => a == b,
-        BinaryOp::Ne => a != b,
-        BinaryOp::Lt => a < b,
-        BinaryOp::Le => a <= b,
-        BinaryOp::Gt => a > b,
-        BinaryOp::Ge => a >= b,
-        BinaryOp::And => a != zero && b != zero,
-        BinaryOp::Or => a != zero || b != zero,
-        BinaryOp::Xor => (a != zero) != (b != zero),
-        _ => return None,
-    })
-}
-
-fn float(op: BinaryOp, a: f32, b: f32) -> f32 {
-    match op {
-        BinaryOp::Add => a + b,
-        BinaryOp::Sub => a - b,
-        BinaryOp::Mul => a * b,
-        BinaryOp::Div => a / b,
-        BinaryOp::Rem => a % b,
-        BinaryOp::Pow => a.powf(b),
-        BinaryOp::Maximum | BinaryOp::Minimum if a.is_nan() || b.is_nan() => f32::NAN,
-        BinaryOp::Maximum => a.max(b),
-        BinaryOp::Minimum => a.min(b),
-        BinaryOp::Fmax => a.max(b),
-        BinaryOp::Fmin => a.min(b),
-        BinaryOp::Remainder => remainder(a, b),
-        BinaryOp::FloorDivide if b == 0.0 || a.is_infinite() => a / b,
-        BinaryOp::FloorDivide => {
-            let rest = a % b;
-            let quotient = ((f64::from(a) - f64::from(rest)) / f64::from(b)).round();
-            let is_below = rest != 0.0 && (rest < 0.0) != (b < 0.0);
-            (quotient - f64::from(u8::from(is_below))) as f32
+impl Reference {
+    fn of(self, a: Lane, b: Lane, scalars: [f32; 2]) -> Lane {
+        use Lane::{F32, I32, U32};
+        use Reference::*;
+        match (self, a, b) {
+            (Narrow(f) | Numbers(f, ..), F32(a), F32(b)) => F32(f(a, b)),
+            (Wide(f), F32(a), F32(b)) => F32(f(a.into(), b.into()) as f32),
+            (Scaled(f), F32(a), F32(b)) => F32(f(a, b, scalars)),
+            (Near(f), F32(a), F32(b)) => Lane::truth(f(a, b, scalars)),
+            (Numbers(_, f, _) | Whole(f, _), I32(a), I32(b)) => I32(f(a, b)),
+            (Numbers(_, _, f) | Whole(_, f), U32(a), U32(b)) => U32(f(a, b)),
+            (Truth(f, ..), F32(a), F32(b)) => Lane::truth(f(a, b)),
+            (Truth(_, f, _), I32(a), I32(b)) => Lane::truth(f(a, b)),
+            (Truth(_, _, f), U32(a), U32(b)) => Lane::truth(f(a, b)),
+            (Truths(f), a, b) => Lane::truth(f(a.is_true(), b.is_true())),
+            (_, a, b) => unreachable!("the operation does not take {a:?} and {b:?}"),
         }
-        BinaryOp::Atan2 => a.atan2(b),
-        BinaryOp::Hypot => a.hypot(b),
-        BinaryOp::Copysign => a.copysign(b),
-        BinaryOp::Xlogy | BinaryOp::Xlog1py if a == 0.0 && !b.is_nan() => 0.0,
-        BinaryOp::Glu => a / (1.0 + (-b).exp()),
-        BinaryOp::Xlogy => a * b.ln(),
-        BinaryOp::Xlog1py => a * b.ln_1p(),
-        BinaryOp::Heaviside if a.is_nan() => a,
-        BinaryOp::Heaviside if a == 0.0 => b,
-        BinaryOp::Heaviside => f32::from(u8::from(a > 0.0)),
-        BinaryOp::Logaddexp | BinaryOp::Logaddexp2 if a == b && a.is_infinite() => a,
-        BinaryOp::Logaddexp | BinaryOp::Logaddexp2 if a.is_nan() || b.is_nan() => f32::NAN,
-        BinaryOp::Logaddexp => {
-            let (a, b) = (f64::from(a), f64::from(b));
-            (a.max(b) + (-(a - b).abs()).exp().ln_1p()) as f32
-        }
-        BinaryOp::Logaddexp2 => {
-            let (a, b) = (f64::from(a), f64::from(b));
-            (a.max(b) + (-(a - b).abs()).exp2().ln_1p() / std::f64::consts::LN_2) as f32
-        }
-        op => unreachable!("{op:?} takes no floats"),
     }
 }
 
-fn gcd(a: u32, b: u32) -> u32 {
+pub(super) fn maximum(a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() {
+        f32::NAN
+    } else {
+        a.max(b)
+    }
+}
+
+pub(super) fn minimum(a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() {
+        f32::NAN
+    } else {
+        a.min(b)
+    }
+}
+
+pub(super) fn heaviside(a: f32, b: f32) -> f32 {
+    match a {
+        0.0 => b,
+        _ if a.is_nan() => a,
+        _ => f32::from(u8::from(a > 0.0)),
+    }
+}
+
+/// `a` times a logarithm of `b`.
+pub(super) fn times_log(a: f32, b: f32, log: f32) -> f32 {
+    if a == 0.0 && !b.is_nan() {
+        0.0
+    } else {
+        a * log
+    }
+}
+
+/// The logarithm of the sum of two powers of a base with this natural logarithm.
+pub(super) fn sum_of_powers(a: f64, b: f64, power: fn(f64) -> f64, log: f64) -> f64 {
+    match (a, b) {
+        _ if a == b && a.is_infinite() => a,
+        _ if a.is_nan() || b.is_nan() => f64::NAN,
+        _ => a.max(b) + power(-(a - b).abs()).ln_1p() / log,
+    }
+}
+
+pub(super) fn floor_divide(a: f32, b: f32) -> f32 {
+    if b == 0.0 || a.is_infinite() {
+        return a / b;
+    }
+    let rest = a % b;
+    let quotient = ((f64::from(a) - f64::from(rest)) / f64::from(b)).round();
+    let is_below = rest != 0.0 && (rest < 0.0) != (b < 0.0);
+    (quotient - f64::from(u8::from(is_below))) as f32
+}
+
+pub(super) fn signed_pow(a: i32, b: i32) -> i32 {
+    match (u32::try_from(b), a) {
+        (Ok(b), _) => a.wrapping_pow(b),
+        (Err(_), 1) => 1,
+        (Err(_), -1) if b % 2 == 0 => 1,
+        (Err(_), -1) => -1,
+        (Err(_), _) => 0,
+    }
+}
+
+pub(super) fn signed_remainder(a: i32, b: i32) -> i32 {
+    if b == 0 {
+        return 0;
+    }
+    match a.wrapping_rem(b) {
+        rest if rest != 0 && (rest < 0) != (b < 0) => rest + b,
+        rest => rest,
+    }
+}
+
+pub(super) fn signed_floor_divide(a: i32, b: i32) -> i32 {
+    if b == 0 {
+        return a;
+    }
+    let is_below = a.wrapping_rem(b) != 0 && (a < 0) != (b < 0);
+    a.wrapping_div(b) - i32::from(is_below)
+}
+
+pub(super) fn signed_lcm(a: i32, b: i32) -> i32 {
+    match gcd(a.unsigned_abs(), b.unsigned_abs()) as i32 {
+        0 => 0,
+        common => a.wrapping_div(common).wrapping_mul(b).wrapping_abs(),
+    }
+}
+
+pub(super) fn gcd(a: u32, b: u32) -> u32 {
     match b {
         0 => a,
         _ => gcd(b, a % b),
@@ -103,81 +154,10 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// The remainder with the sign of the divisor.
-fn remainder(a: f32, b: f32) -> f32 {
+pub(super) fn remainder(a: f32, b: f32) -> f32 {
     match a % b {
         0.0 => 0_f32.copysign(b),
         rest if (rest < 0.0) != (b < 0.0) => rest + b,
         rest => rest,
-    }
-}
-
-fn signed(op: BinaryOp, a: i32, b: i32) -> i32 {
-    match op {
-        BinaryOp::Add => a.wrapping_add(b),
-        BinaryOp::Sub => a.wrapping_sub(b),
-        BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::Div if b == 0 => a,
-        BinaryOp::Div => a.wrapping_div(b),
-        BinaryOp::Rem if b == 0 => 0,
-        BinaryOp::Rem => a.wrapping_rem(b),
-        BinaryOp::Pow => match (u32::try_from(b), a) {
-            (Ok(b), _) => a.wrapping_pow(b),
-            (Err(_), 1) => 1,
-            (Err(_), -1) if b % 2 == 0 => 1,
-            (Err(_), -1) => -1,
-            (Err(_), _) => 0,
-        },
-        BinaryOp::Maximum => a.max(b),
-        BinaryOp::Minimum => a.min(b),
-        BinaryOp::Remainder | BinaryOp::FloorDivide if b == 0 => match op {
-            BinaryOp::Remainder => 0,
-            _ => a,
-        },
-        BinaryOp::Remainder => match a.wrapping_rem(b) {
-            rest if rest != 0 && (rest < 0) != (b < 0) => rest + b,
-            rest => rest,
-        },
-        BinaryOp::FloorDivide => {
-            let is_below = a.wrapping_rem(b) != 0 && (a < 0) != (b < 0);
-            a.wrapping_div(b) - i32::from(is_below)
-        }
-        BinaryOp::BitwiseAnd => a & b,
-        BinaryOp::BitwiseOr => a | b,
-        BinaryOp::BitwiseXor => a ^ b,
-        BinaryOp::LeftShift => a.checked_shl(b as u32).unwrap_or(0),
-        BinaryOp::RightShift => a.checked_shr(b as u32).unwrap_or(a >> 31),
-        BinaryOp::Heaviside if a == 0 => b,
-        BinaryOp::Heaviside => i32::from(a > 0),
-        BinaryOp::Gcd => gcd(a.unsigned_abs(), b.unsigned_abs()) as i32,
-        BinaryOp::Lcm => match gcd(a.unsigned_abs(), b.unsigned_abs()) as i32 {
-            0 => 0,
-            common => a.wrapping_div(common).wrapping_mul(b).wrapping_abs(),
-        },
-        op => unreachable!("{op:?} takes no i32"),
-    }
-}
-
-fn unsigned(op: BinaryOp, a: u32, b: u32) -> u32 {
-    match op {
-        BinaryOp::Add => a.wrapping_add(b),
-        BinaryOp::Sub => a.wrapping_sub(b),
-        BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::Div => a.checked_div(b).unwrap_or(a),
-        BinaryOp::Rem => a.checked_rem(b).unwrap_or(0),
-        BinaryOp::Pow => a.wrapping_pow(b),
-        BinaryOp::Maximum => a.max(b),
-        BinaryOp::Minimum => a.min(b),
-        BinaryOp::Remainder => a.checked_rem(b).unwrap_or(0),
-        BinaryOp::FloorDivide => a.checked_div(b).unwrap_or(a),
-        BinaryOp::BitwiseAnd => a & b,
-        BinaryOp::BitwiseOr => a | b,
-        BinaryOp::BitwiseXor => a ^ b,
-        BinaryOp::LeftShift => a.checked_shl(b).unwrap_or(0),
-        BinaryOp::RightShift => a.checked_shr(b).unwrap_or(0),
-        BinaryOp::Heaviside if a == 0 => b,
-        BinaryOp::Heaviside => u32::from(a > 0),
-        BinaryOp::Gcd => gcd(a, b),
-        BinaryOp::Lcm => (a / gcd(a, b).max(1)).wrapping_mul(b),
-        op => unreachable!("{op:?} is a comparison"),
     }
 }

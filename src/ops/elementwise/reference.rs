@@ -25,6 +25,14 @@ impl Lane {
         Lane::U32(u32::from(value))
     }
 
+    /// The float that it is.
+    pub(crate) fn float(self) -> f32 {
+        match self {
+            Lane::F32(value) => value,
+            lane => unreachable!("{lane:?} is no float"),
+        }
+    }
+
     pub(crate) fn is_true(self) -> bool {
         match self {
             Lane::F32(value) => value != 0.0,

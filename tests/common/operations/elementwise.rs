@@ -1,98 +1,83 @@
 //! Operations on one element at a time.
 
+use std::sync::LazyLock;
+
 use lapidary::DType;
 
 use super::*;
+use crate::common::rows;
 
-/// Operations on one tensor, by their types.
-macro_rules! of_one {
-    ($($dtypes:ident: $($name:ident)*;)*) => {
-        &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| one(t[0].$name())),)*)*]
+/// The calls of the operations on one tensor that are rows.
+macro_rules! unary {
+    ({ $($name:ident)* } { $($in_place:ident)* } { $($by_hand:tt)* }) => {
+        &[
+            $((stringify!($name), |t| one(t[0].$name())),)*
+            $((stringify!($in_place), |t| written(t, t[0].$in_place())),)*
+        ]
     };
 }
 
-/// Operations on one tensor that write through it.
-macro_rules! in_place_of_one {
-    ($($dtypes:ident: $($name:ident)*;)*) => {
-        &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| written(t, t[0].$name())),)*)*]
+const UNARY: &[(&str, Call)] = lapidary::unary_methods!(unary);
+
+/// The calls of the operations on two tensors that are rows: with tensors, and with numbers.
+macro_rules! binary {
+    ({ $($name:ident)* } { $($number:ident)* } { $($in_place:ident)* } { $($with:ident)* }) => {
+        [
+            &[
+                $((stringify!($name), |t| one(t[0].$name(&t[1]))),)*
+                $((stringify!($in_place), |t| written(t, t[0].$in_place(&t[1]))),)*
+            ],
+            &[
+                $((stringify!($number), |t| one(t[0].$number(2))),)*
+                $((stringify!($with), |t| written(t, t[0].$with(2))),)*
+            ],
+        ]
     };
 }
 
-/// Operations on two tensors.
-macro_rules! of_two {
-    ($($dtypes:ident: $($name:ident)*;)*) => {
-        &[$($(op(stringify!($name), $dtypes, &[x(MATRIX), x(MATRIX)],
-            |t| one(t[0].$name(&t[1]))),)*)*]
-    };
+const BINARY: [&[(&str, Call)]; 2] = lapidary::binary_methods!(binary);
+
+/// The operations that are rows, except those that stand for their family.
+pub(super) fn rows() -> &'static [Operation] {
+    const NUMBER: &[Operand] = &[x(MATRIX)];
+    const SHARE: &[Operand] = &[share(MATRIX)];
+    const PAIR: &[Operand] = &[x(MATRIX), x(MATRIX)];
+    static ROWS: LazyLock<Vec<Operation>> = LazyLock::new(|| {
+        let unary = UNARY.iter().map(|&(name, call)| {
+            let row = rows::unary(name);
+            // Without a domain it takes all numbers, and so with one beyond 1.
+            let is_share = row.domain[1] > 0.0 && row.domain[1] < 1.0;
+            let operands = if is_share { SHARE } else { NUMBER };
+            op(name, types(|dtype| row.accepts(dtype)), operands, call)
+        });
+        let pairs = BINARY[0].iter().map(|&(name, call)| {
+            let row = rows::binary(name);
+            op(name, types(|dtype| row.accepts(dtype)), PAIR, call)
+        });
+        let with_number = BINARY[1].iter().map(|&(name, call)| {
+            let row = rows::binary(name);
+            // 2 is no bool.
+            let accepts = |dtype| dtype != DType::Bool && row.accepts(dtype);
+            op(name, types(accepts), NUMBER, call)
+        });
+        let is_other = |one: &Operation| FAMILIES.iter().all(|other| other.name != one.name);
+        let all = unary.chain(pairs).chain(with_number);
+        all.filter(is_other).collect()
+    });
+    &ROWS
 }
 
-/// Operations on two tensors that write through the first one.
-macro_rules! in_place_of_two {
-    ($($dtypes:ident: $($name:ident)*;)*) => {
-        &[$($(op(stringify!($name), $dtypes, &[x(MATRIX), x(MATRIX)],
-            |t| written(t, t[0].$name(&t[1]))),)*)*]
-    };
+/// The types to test of those that an operation takes.
+fn types(accepts: impl Fn(DType) -> bool) -> &'static [DType] {
+    match [DType::F32, DType::I32, DType::Bool].map(accepts) {
+        [true, false, _] => FLOATS,
+        [true, true, false] => NUMBERS,
+        [true, true, true] => EVERY,
+        [false, ..] => WHOLE,
+    }
 }
 
-/// Operations on a tensor and a number.
-macro_rules! with_number {
-    ($($dtypes:ident: $($name:ident)*;)*) => {
-        &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| one(t[0].$name(2))),)*)*]
-    };
-}
-
-/// Operations on a tensor and a number that write through the tensor.
-macro_rules! in_place_with_number {
-    ($($dtypes:ident: $($name:ident)*;)*) => {
-        &[$($(op(stringify!($name), $dtypes, &[x(MATRIX)], |t| written(t, t[0].$name(2))),)*)*]
-    };
-}
-
-pub(super) const ALL: &[&[Operation]] = &[
-    FAMILIES,
-    OTHERS,
-    of_one! {
-        NUMBERS: abs sign square relu signbit floor ceil round trunc;
-        FLOATS: exp exp2 expm1 log log2 log10 log1p sqrt rsqrt recip sin cos tan atan sinh cosh
-            tanh asinh acosh erf erfc ndtr sinc sigmoid silu gelu gelu_tanh softplus log_sigmoid
-            softsign mish hardsigmoid hardswish tanhshrink deg2rad rad2deg
-            frac selu is_pos_inf is_neg_inf relu6;
-        EVERY: logical_not is_nan is_inf is_finite;
-        WHOLE: bitwise_not;
-    },
-    in_place_of_one! {
-        NUMBERS: abs_ square_ relu_ floor_ ceil_ round_ trunc_;
-        FLOATS: exp_ log_ sqrt_ rsqrt_ recip_ sin_ cos_ tanh_ sigmoid_ silu_ gelu_;
-    },
-    of_two! {
-        NUMBERS: sub mul div rem remainder floor_divide maximum minimum pow heaviside;
-        FLOATS: atan2 hypot copysign fmax fmin logaddexp logaddexp2 xlogy xlog1py gelu_backward;
-        WHOLE: gcd lcm bitwise_and bitwise_or bitwise_xor left_shift right_shift;
-        EVERY: eq ne le gt ge logical_and logical_or logical_xor;
-    },
-    in_place_of_two! {
-        NUMBERS: sub_ mul_ div_ maximum_ minimum_ rem_ remainder_ floor_divide_ pow_ heaviside_;
-        FLOATS: atan2_ hypot_ copysign_ xlogy_;
-        WHOLE: gcd_ lcm_ bitwise_and_ bitwise_or_ bitwise_xor_ left_shift_ right_shift_;
-    },
-    with_number! {
-        NUMBERS: sub_scalar mul_scalar div_scalar rem_scalar remainder_scalar
-            floor_divide_scalar maximum_scalar minimum_scalar pow_scalar heaviside_scalar
-            eq_scalar ne_scalar lt_scalar le_scalar gt_scalar ge_scalar;
-        FLOATS: atan2_scalar hypot_scalar copysign_scalar fmax_scalar fmin_scalar
-            logaddexp_scalar logaddexp2_scalar xlogy_scalar xlog1py_scalar;
-        WHOLE: gcd_scalar lcm_scalar bitwise_and_scalar bitwise_or_scalar bitwise_xor_scalar
-            left_shift_scalar right_shift_scalar;
-    },
-    in_place_with_number! {
-        NUMBERS: sub_scalar_ mul_scalar_ div_scalar_ rem_scalar_ remainder_scalar_
-            floor_divide_scalar_ maximum_scalar_ minimum_scalar_ pow_scalar_ heaviside_scalar_
-            fill_;
-        FLOATS: atan2_scalar_ hypot_scalar_ copysign_scalar_ xlogy_scalar_;
-        WHOLE: gcd_scalar_ lcm_scalar_ bitwise_and_scalar_ bitwise_or_scalar_
-            bitwise_xor_scalar_ left_shift_scalar_ right_shift_scalar_;
-    },
-];
+pub(super) const ALL: &[&[Operation]] = &[FAMILIES, OTHERS];
 
 /// One operation for each way to address operands.
 const FAMILIES: &[Operation] = &[
@@ -198,6 +183,26 @@ const FAMILIES: &[Operation] = &[
 ];
 
 const OTHERS: &[Operation] = &[
+    op("gelu_backward", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
+        one(t[0].gelu_backward(&t[1]))
+    }),
+    op("pow_scalar", NUMBERS, &[x(MATRIX)], |t| {
+        one(t[0].pow_scalar(2))
+    }),
+    op("fill_", NUMBERS, &[x(MATRIX)], |t| {
+        written(t, t[0].fill_(2))
+    }),
+    op("bitwise_not", WHOLE, &[x(MATRIX)], |t| {
+        one(t[0].bitwise_not())
+    }),
+    op("selu", FLOATS, &[x(MATRIX)], |t| one(t[0].selu())),
+    op("relu6", FLOATS, &[x(MATRIX)], |t| one(t[0].relu6())),
+    op("is_pos_inf", FLOATS, &[x(MATRIX)], |t| {
+        one(t[0].is_pos_inf())
+    }),
+    op("is_neg_inf", FLOATS, &[x(MATRIX)], |t| {
+        one(t[0].is_neg_inf())
+    }),
     op(
         "lerp",
         FLOATS,
@@ -225,11 +230,6 @@ const OTHERS: &[Operation] = &[
     op("prelu, one", FLOATS, &[x(MATRIX), x(|_, _| vec![1])], |t| {
         one(t[0].neg()?.prelu(&t[1]))
     }),
-    op("asin", FLOATS, &[share(MATRIX)], |t| one(t[0].asin())),
-    op("acos", FLOATS, &[share(MATRIX)], |t| one(t[0].acos())),
-    op("atanh", FLOATS, &[share(MATRIX)], |t| one(t[0].atanh())),
-    op("erfinv", FLOATS, &[share(MATRIX)], |t| one(t[0].erfinv())),
-    op("logit", FLOATS, &[share(MATRIX)], |t| one(t[0].logit())),
     op("clamp", NUMBERS, &[x(MATRIX)], |t| one(t[0].clamp(2, 5))),
     op("clamp_", NUMBERS, &[x(MATRIX)], |t| {
         written(t, t[0].clamp_(2, 5))

@@ -116,6 +116,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
     .flatten()
     .copied()
     .flatten()
+    .chain(elementwise::rows())
 }
 
 pub(crate) const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::Bf16];

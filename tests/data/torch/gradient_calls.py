@@ -45,6 +45,22 @@ OF_TWO = {
     "embedding": lambda x, indices: x[indices.long()],
 }
 
+# Where a function is defined, if not at all elements: lists of gradient_format.py.
+DOMAINS = {
+    **dict.fromkeys("log log2 log10 sqrt rsqrt recip".split(), "POSITIVE"),
+    **dict.fromkeys("asin acos atanh erfinv tan".split(), "INNER"),
+    **dict.fromkeys("exp exp2".split(), "SMALL"),
+    "logit": "SHARES",
+    "acosh": "ABOVE_ONE",
+    "log1p": "ABOVE_MINUS_ONE",
+}
+# The same for the second operand of a function.
+SECOND = {
+    **dict.fromkeys("div rem remainder floor_divide".split(), "AWAY"),
+    **dict.fromkeys("xlogy xlog1py".split(), "POSITIVE"),
+    "pow": "SMALL",
+}
+
 WITH_NUMBER = """add sub mul div rem remainder floor_divide atan2 hypot copysign maximum minimum
 fmax fmin logaddexp logaddexp2 xlogy xlog1py pow""".split()
 

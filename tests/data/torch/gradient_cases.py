@@ -2,33 +2,20 @@
 
 import itertools
 
+import gradient_format
+from gradient_calls import DOMAINS as DOMAIN_NAMES
 from gradient_calls import OF_ONE, WITH_NUMBER
+from gradient_calls import SECOND as SECOND_NAMES
 from gradient_format import (
-    ABOVE_ONE, ANY, AWAY, INNER, POSITIVE, SHARES, SMALL, STEPS,
+    ANY, AWAY, POSITIVE, SHARES, SMALL, STEPS,
     call, exact, ints, mask, x,
 )  # fmt: skip
 
 INF, NAN = float("inf"), float("nan")
 
-# Elements at which a function is defined, if these are not all.
-DOMAINS = {
-    **dict.fromkeys("log log2 log10 sqrt rsqrt recip".split(), POSITIVE),
-    **dict.fromkeys("asin acos atanh erfinv".split(), INNER),
-    "logit": SHARES,
-    "acosh": ABOVE_ONE,
-    "log1p": [*range(-12, 0), *range(1, 41)],
-    "tan": INNER,
-    "exp2": SMALL,
-    "exp": SMALL,
-}
+DOMAINS = {name: getattr(gradient_format, among) for name, among in DOMAIN_NAMES.items()}
+SECOND = {name: getattr(gradient_format, among) for name, among in SECOND_NAMES.items()}
 VIEWS_TOO = "squeeze t flatten contiguous".split()
-
-# The second operand of an operation, if it may not be any number.
-SECOND = {
-    **dict.fromkeys("div rem remainder floor_divide".split(), AWAY),
-    **dict.fromkeys("xlogy xlog1py".split(), POSITIVE),
-    "pow": SMALL,
-}
 
 
 def unary():

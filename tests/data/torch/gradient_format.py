@@ -22,6 +22,7 @@ SHARES = [*range(1, 16)]
 INNER = [*range(-14, 0), *range(1, 15)]
 SMALL = [*range(-24, 0), *range(1, 25)]
 ABOVE_ONE = [*range(18, 57)]
+ABOVE_MINUS_ONE = [*range(-12, 0), *range(1, 41)]
 STEPS = [-16, 0, 8, 16]
 
 # Views by name. Each takes the shape that the operation is to see. It gives the parameter's shape

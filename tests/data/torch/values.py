@@ -4,11 +4,16 @@ Each function below is a group. It yields cases: a name, the operands, and PyTor
 group's cases go to GROUP.jsonl in this folder, one a line. The table of calls in
 tests/torch/GROUP.rs has an entry of the same name for each.
 
+The group of elementwise operations takes PyTorch's functions from gradient_calls.py. It and the
+group of networks compute in f64, and their files are packed.
+
 The files are committed, so only this script needs PyTorch: pip install torch==2.5.1 numpy. A group
 whose function did not change gives the same file again, but for the last digits on another
 processor.
 """
 
+import gzip
+import io
 import json
 import math
 import pathlib
@@ -16,6 +21,12 @@ import sys
 
 import torch
 import torch.nn.functional as F
+
+# No folder of compiled modules beside the data.
+sys.dont_write_bytecode = True
+
+from gradient_calls import OF_ONE, OF_TWO, WITH_OPTIONS
+from values_networks import networks
 
 NAMES = {
     torch.float32: "f32",
@@ -325,18 +336,177 @@ def folds():
     yield "scatter_add of bools", [onto_truths, places, truths], added
 
 
-GROUPS = [shapes, indexing, reductions, losses, layers, slopes, folds]
+INF, NAN = math.inf, math.nan
+LARGEST, LEAST = torch.finfo(torch.float32).max, torch.finfo(torch.float32).tiny
+ULP = torch.finfo(torch.float32).eps
+ODD = [
+    *[0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.75, -7.25, 1e-3, -1e-6, 0.3333, 100.0],
+    *[-100.0, 1e4, -1e4, 65504.0, 1e30, -1e30, LARGEST, LEAST, 1e-40, -1e-45, INF, -INF, NAN],
+]
+# Numbers around 0, large and small ones, those near 1, tails, and parts of waves.
+OF_LINE = [
+    *ODD,
+    *[n * 0.4904 for n in range(-50, 51)],
+    *[n * 611.7 for n in range(0, 50, 3)],
+    *[base ** (n * n // step) * sign for n in range(1, 20) for base, step, sign in
+      [(0.9, 2, 1), (0.8, 3, -1)]],
+    *[value for n in range(1, 25) for value in [1 - 0.5**n, 0.5**n - 1, 0.5**n]],
+    *[n * 0.155 for n in range(1, 60)],
+    *[n * 0.25 + 1e-3 for n in range(40)],
+    *[round(1.37**n) for n in range(1, 60, 4)],
+]  # fmt: skip
+PAIRED = [
+    *[0.0, 1.0, 0.7, 2.5, 3.0, 7.0, 100.0, 1e4, 1e-3, 1e30, LARGEST, LEAST, INF, NAN],
+    *[1 - ULP / 2, 1 + ULP, 0.46, 501.0, 1.7e7],
+]  # fmt: skip
+COUNTED = {
+    torch.int32: [-(2**31), 2**31 - 1, -1001, -18, -3, -1, 0, 1, 2, 12, 31, 32, 97, 360],
+    torch.uint8: [0, 1, 2, 3, 7, 8, 12, 97, 100, 128, 200, 255],
+    torch.int8: [-128, -127, -18, -3, -1, 0, 1, 2, 7, 8, 60, 96, 127],
+}
+COMPOSED = {
+    "clamp": [1, 2], "leaky_relu": [0.25], "elu": [1.5], "celu": [1.5], "hardtanh": [-2, 3],
+    "threshold": [1.5, -2], "hardshrink": [0.5], "softshrink": [0.5],
+}  # fmt: skip
+
+
+def kept_nan(call):
+    """NaN stays NaN in lapidary."""
+    return lambda x, *others: torch.where(x.isnan(), x, call(x, *others))
+
+
+OTHERWISE = {
+    "sign": kept_nan(torch.sign),
+    "softshrink": kept_nan(lambda x: F.softshrink(x, 0.5)),
+    "heaviside": kept_nan(torch.heaviside),
+    # The difference loses digits even in f64.
+    "tanhshrink": lambda x: torch.where(
+        x.abs() < 0.01, x**3 / 3 - x**5 * 2 / 15 + x**7 * 17 / 315, F.tanhshrink(x)
+    ),
+    # The quotient of infinity is infinite.
+    "floor_divide": lambda a, b: torch.where(
+        a.isinf(), a / b, torch.div(a, b, rounding_mode="floor")
+    ),
+}
+VIEWS = ["squeeze", "t", "flatten", "contiguous", "cast and back"]
+NOT_ELEMENTWISE = "matmul gelu_backward prelu masked_select embedding".split()
+ASKED = {
+    "is_nan": torch.isnan,
+    "is_inf": torch.isinf,
+    "is_finite": torch.isfinite,
+    "signbit": torch.signbit,
+    "logical_not": torch.logical_not,
+}
+COMPARED = {
+    name: getattr(torch, name)
+    for name in "eq ne lt le gt ge logical_and logical_or logical_xor".split()
+}
+OF_ONE_WHOLE = {
+    **{name: getattr(torch, name) for name in "neg abs sign square relu bitwise_not".split()},
+    **ASKED,
+}
+OF_WHOLE = {
+    **{
+        name: getattr(torch, name)
+        for name in """add sub mul maximum minimum heaviside lcm remainder pow bitwise_and
+        bitwise_or bitwise_xor""".split()
+    },
+    # In PyTorch the divisor of the least number has its sign.
+    "gcd": lambda a, b: torch.gcd(a.long(), b.long()).to(a.dtype),
+    **COMPARED,
+    "left_shift": torch.bitwise_left_shift,
+    "right_shift": torch.bitwise_right_shift,
+    "div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "rem": torch.fmod,
+    "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+}
+
+
+def exactly(call, *operands):
+    """The results in f64 of operands in f32, as f32."""
+    return call(*[operand.double() for operand in operands]).float()
+
+
+def composed():
+    """Operations on two or three elements, and on channels."""
+    generator = torch.Generator().manual_seed(5)
+    odd = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -0.3333, 100.0, 1e-3, INF, NAN])
+    draw = lambda: torch.cat([odd[torch.randperm(10, generator=generator)], torch.randn(
+        190, generator=generator)])  # fmt: skip
+    a, b, c = draw(), draw(), draw()
+    yield "lerp", [a, b, c], exactly(torch.lerp, a, b, c)
+    yield "lerp_scalar", [a, b], exactly(lambda a, b: torch.lerp(a, b, 0.25), a, b)
+    yield "addcmul", [a, b, c], exactly(lambda a, b, c: torch.addcmul(a, b, c, value=-0.5), a, b, c)
+    yield "addcdiv", [a, b, c], exactly(lambda a, b, c: torch.addcdiv(a, b, c, value=2), a, b, c)
+    odd = torch.tensor([0.0, -0.0, 1.0, 1.001, 1.01, -1.0, 1e-9, 1e30, 1.0005e30, INF, -INF, NAN])
+    a, b = [axis.flatten().contiguous() for axis in torch.meshgrid(odd, odd, indexing="ij")]
+    for number, tolerances in enumerate([(1e-5, 1e-8), (2e-3, 0.0), (0.0, 0.5), (0.0, 0.0)]):
+        for equal_nan in [False, True]:
+            given = torch.tensor([*tolerances, equal_nan])
+            made = torch.isclose(a, b, *tolerances, equal_nan)
+            yield f"is_close of {number} {equal_nan}", [a, b, given], made
+    x = torch.tensor(ODD[:24]).reshape(2, 3, 4)
+    slopes = torch.tensor([0.25, 0.0, -2.0])
+    for weight in [slopes, slopes[:1]]:
+        yield f"prelu of {len(weight)}", [x, weight], exactly(F.prelu, x, weight)
+    x = ((torch.arange(96) - 48) * 0.21).reshape(4, 6, 4)
+    for axis in [0, 1, -1]:
+        y = exactly(lambda x: F.glu(x, axis), x)
+        yield f"glu of {axis}", [x, torch.tensor([axis], dtype=torch.int32)], y
+
+
+def elementwise():
+    x = torch.tensor(OF_LINE)
+    calls = {name: call for name, call in OF_ONE.items() if name not in VIEWS}
+    for name, options in COMPOSED.items():
+        calls[name] = lambda x, name=name, options=options: WITH_OPTIONS[name]([x], options)
+    for name, call in calls.items():
+        yield name, [x], exactly(OTHERWISE.get(name, call), x)
+    for name, call in ASKED.items():
+        yield name, [x], call(x)
+    line = torch.tensor([sign * value for value in PAIRED for sign in [1, -1]])
+    a, b = [axis.flatten().contiguous() for axis in torch.meshgrid(line, line, indexing="ij")]
+    calls = {name: call for name, call in OF_TWO.items() if name not in NOT_ELEMENTWISE}
+    for name, call in {**calls, "heaviside": torch.heaviside}.items():
+        yield name, [a, b], exactly(OTHERWISE.get(name, call), a, b)
+    for name, call in COMPARED.items():
+        yield name, [a, b], call(a, b)
+    yield from composed()
+    for dtype, values in COUNTED.items():
+        line = torch.tensor(values, dtype=dtype)
+        for name, call in OF_ONE_WHOLE.items():
+            yield f"{name} of {NAMES[dtype]}", [line], call(line)
+        a, b = [axis.flatten() for axis in torch.meshgrid(line, line, indexing="ij")]
+        for name, call in OF_WHOLE.items():
+            # PyTorch refuses 0, and the quotient of the least number and -1 ends its process.
+            may = torch.ones_like(a, dtype=torch.bool)
+            if name in ["div", "rem", "remainder", "floor_divide"]:
+                may = (b != 0) & ((a > a.min()) | (b.int() != -1))
+            if name == "lcm":
+                may = (a > a.min()) | (a == 0)
+            if name == "pow":
+                may &= b >= 0
+            yield f"{name} of {NAMES[dtype]}", [a[may], b[may]], call(a[may], b[may])
+
+
+GROUPS = [elementwise, networks, shapes, indexing, reductions, losses, layers, slopes, folds]
+
+# Groups with large files.
+PACKED = ["elementwise", "networks"]
 
 
 def number(value):
     """A number, or its name if JSON does not have it."""
-    if isinstance(value, bool):
+    if isinstance(value, int):
         return int(value)
     return value if math.isfinite(value) else str(value)
 
 
-def tensor(x):
+def tensor(x, digits):
     values = [number(value) for value in x.flatten().tolist()]
+    if x.is_floating_point() and digits < 17:
+        # The nearest f32 is the same.
+        values = [v if isinstance(v, str) else float(f"{v:.{digits}g}") for v in values]
     return {"dtype": NAMES[x.dtype], "shape": list(x.shape), "values": values}
 
 
@@ -347,16 +517,27 @@ def main():
         name = group.__name__
         if wanted and name not in wanted:
             continue
-        lines = []
+        lines, before = [], None
         for case, operands, results in group():
             results = [results] if isinstance(results, torch.Tensor) else list(results)
+            digits = 9 if name in PACKED else 17
             line = {
                 "case": case,
-                "operands": [tensor(operand) for operand in operands],
-                "results": [tensor(result) for result in results],
+                "operands": [tensor(operand, digits) for operand in operands],
+                "results": [tensor(result, digits) for result in results],
             }
+            if name in PACKED:
+                # Nothing, if they are those of the line before.
+                same, before = line["operands"] == before, line["operands"]
+                line["operands"] = None if same else before
             lines.append(json.dumps(line) + "\n")
-        (folder / f"{name}.jsonl").write_text("".join(lines))
+        if name in PACKED:
+            packed = io.BytesIO()
+            with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+                file.write("".join(lines).encode())
+            (folder / f"{name}.jsonl.gz").write_bytes(packed.getvalue())
+        else:
+            (folder / f"{name}.jsonl").write_text("".join(lines))
 
 
 main()

@@ -3,45 +3,59 @@
 use lapidary::DType;
 
 use super::program::Call;
+use crate::common::rows;
 
-macro_rules! of_one {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |t, _| t[0].$name()),)*]
+/// The operations that are rows, and their forms in place.
+macro_rules! unary {
+    ({ $($name:ident)* } { $($in_place:ident)* } { $($by_hand:tt)* }) => {
+        &[
+            $((stringify!($name), |t, _| t[0].$name()),)*
+            $((stringify!($in_place), |t, _| t[0].$in_place().map(|()| t[0].clone())),)*
+        ]
     };
 }
 
-macro_rules! of_two {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |t, _| t[0].$name(&t[1])),)*]
+const UNARY: &[(&str, Call)] = lapidary::unary_methods!(unary);
+
+macro_rules! binary {
+    ({ $($name:ident)* } { $($number:ident)* } { $($in_place:ident)* } { $($with:ident)* }) => {
+        &[
+            $((stringify!($name), |t, _| t[0].$name(&t[1])),)*
+            $((stringify!($number), |t, given| t[0].$number(given.float(0))),)*
+            $((stringify!($in_place), |t, _| t[0].$in_place(&t[1]).map(|()| t[0].clone())),)*
+            $((stringify!($with), |t, given| {
+                t[0].$with(given.float(0)).map(|()| t[0].clone())
+            }),)*
+        ]
     };
 }
 
-macro_rules! with_number {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |t, given| t[0].$name(given.float(0))),)*]
-    };
+const BINARY: &[(&str, Call)] = lapidary::binary_methods!(binary);
+
+/// The rows whose results have gradients.
+pub(super) fn rows() -> impl Iterator<Item = (&'static str, Call)> {
+    let unary = UNARY
+        .iter()
+        .filter(|(name, _)| rows::unary(name).gives_floats());
+    let binary = BINARY.iter().filter(|(name, _)| {
+        let row = rows::binary(name);
+        row.gives_floats() && row.has_gradient()
+    });
+    unary.chain(binary).copied()
 }
-
-pub(super) const OF_ONE: &[(&str, Call)] = of_one! {
-    neg abs sign square relu exp exp2 expm1 log log2 log10 log1p sqrt rsqrt recip sin cos tan asin
-    acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv ndtr sinc logit deg2rad rad2deg floor
-    ceil round trunc frac sigmoid silu gelu gelu_tanh softplus log_sigmoid softsign mish hardsigmoid
-    hardswish tanhshrink selu relu6 copy
-};
-
-pub(super) const OF_TWO: &[(&str, Call)] = of_two! {
-    add sub mul div rem remainder floor_divide atan2 hypot copysign maximum minimum fmax fmin
-    logaddexp logaddexp2 xlogy xlog1py pow gelu_backward prelu
-};
-
-pub(super) const WITH_NUMBER: &[(&str, Call)] = with_number! {
-    add_scalar sub_scalar mul_scalar div_scalar rem_scalar remainder_scalar floor_divide_scalar
-    atan2_scalar hypot_scalar copysign_scalar maximum_scalar minimum_scalar fmax_scalar fmin_scalar
-    logaddexp_scalar logaddexp2_scalar xlogy_scalar xlog1py_scalar pow_scalar hardshrink softshrink
-    leaky_relu elu celu
-};
 
 pub(super) const OTHERS: &[(&str, Call)] = &[
+    ("selu", |t, _| t[0].selu()),
+    ("relu6", |t, _| t[0].relu6()),
+    ("copy", |t, _| t[0].copy()),
+    ("gelu_backward", |t, _| t[0].gelu_backward(&t[1])),
+    ("prelu", |t, _| t[0].prelu(&t[1])),
+    ("pow_scalar", |t, given| t[0].pow_scalar(given.float(0))),
+    ("hardshrink", |t, given| t[0].hardshrink(given.float(0))),
+    ("softshrink", |t, given| t[0].softshrink(given.float(0))),
+    ("leaky_relu", |t, given| t[0].leaky_relu(given.float(0))),
+    ("elu", |t, given| t[0].elu(given.float(0))),
+    ("celu", |t, given| t[0].celu(given.float(0))),
     ("number less", |t, given| given.float(0) - &t[0]),
     ("number by", |t, given| given.float(0) / &t[0]),
     ("clamp", |t, given| {

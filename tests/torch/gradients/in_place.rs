@@ -10,41 +10,9 @@ fn written(t: &[Tensor], done: Result<()>) -> Result<Tensor> {
     done.map(|()| t[0].clone())
 }
 
-macro_rules! of_one {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |t, _| written(t, t[0].$name())),)*]
-    };
-}
-
-macro_rules! of_two {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |t, _| written(t, t[0].$name(&t[1]))),)*]
-    };
-}
-
-macro_rules! with_number {
-    ($($name:ident)*) => {
-        &[$((stringify!($name), |t, given| written(t, t[0].$name(given.float(0)))),)*]
-    };
-}
-
-pub(super) const OF_ONE: &[(&str, Call)] = of_one! {
-    neg_ abs_ square_ relu_ floor_ ceil_ round_ trunc_ exp_ log_ sqrt_ rsqrt_ recip_ sin_ cos_
-    tanh_ sigmoid_ silu_ gelu_
-};
-
-pub(super) const OF_TWO: &[(&str, Call)] = of_two! {
-    add_ sub_ mul_ div_ maximum_ minimum_ rem_ remainder_ floor_divide_ pow_ atan2_ hypot_
-    copysign_ xlogy_ copy_
-};
-
-pub(super) const WITH_NUMBER: &[(&str, Call)] = with_number! {
-    add_scalar_ sub_scalar_ mul_scalar_ div_scalar_ maximum_scalar_ minimum_scalar_ rem_scalar_
-    remainder_scalar_ floor_divide_scalar_ pow_scalar_ atan2_scalar_ hypot_scalar_ copysign_scalar_
-    xlogy_scalar_ fill_
-};
-
 pub(super) const OTHERS: &[(&str, Call)] = &[
+    ("copy_", |t, _| written(t, t[0].copy_(&t[1]))),
+    ("fill_", |t, given| written(t, t[0].fill_(given.float(0)))),
     ("masked_fill_", |t, given| {
         written(t, t[0].masked_fill_(&t[1], given.float(0)))
     }),
