@@ -8,17 +8,15 @@ mod lengths;
 mod mesa;
 mod model;
 mod objects;
-mod page;
 mod pressure;
 mod reached;
 mod serve;
-mod web;
 
 use crate::bench::weight;
 use crate::ci::{CI, adapters, hlsl, ranks, shaders, source};
-use crate::pictures;
 use crate::process::Result;
 use crate::steps::{Checks, Step};
+use crate::{pictures, web};
 
 pub(crate) const NIGHTLY: Checks = Checks {
     verb: "nightly",
@@ -164,7 +162,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "page",
         about: "a snapshot's page in Chromium: a million events, pointer, keys, hostile names",
-        run: page::check,
+        run: pictures::page,
     },
     Step {
         name: "web",

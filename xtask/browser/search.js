@@ -2,16 +2,6 @@
 globalThis.searching = {
   section: document.querySelector('#search'),
   part(name) { return this.section.querySelector(`.${name}`); },
-  // Waits until the page has finished its work, with a time limit.
-  settled() {
-    const controls = this.section.querySelector('fieldset');
-    return new Promise(done => {
-      const look = () => { if (!controls.disabled) done(true); };
-      new MutationObserver(look).observe(controls, { attributes: true });
-      setTimeout(done, 10000, false);
-      look();
-    });
-  },
   async texts(count) {
     const golden = await (await fetch('golden/texts.json')).json();
     return golden.slice(0, count).map(({ text }) => text);
