@@ -1,7 +1,7 @@
 //! The table: all figures of lapidary beside what this machine's cores can do, in one run.
 //!
 //! ```text
-//! cargo xtask bench                 # all of it, as a table, Markdown and a plot
+//! cargo xtask bench                 # all of it, as a table and as Markdown
 //! cargo bench --features sim --bench table -- [--json] [--list] [PART OF A NAME]…
 //! ```
 //!

@@ -1,43 +1,77 @@
-//! The scripts of `xtask/browser`, which node runs: by Playwright they control Chromium.
+//! The scripts of `xtask/browser`, which node runs: by Playwright they control Chromium. With them
+//! go the pages that the example `snapshot` writes: the pictures of the documentation, and a test.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use pico_args::Arguments;
 
 use crate::apt;
-use crate::process::{Result, capture, command, root, run_persistently, target_dir, watch};
+use crate::driver::ensure_gpu;
+use crate::process::{
+    Context, Result, Shell, cmd, has, lines_of, root, run_persistently, target_dir,
+};
+use crate::steps::nothing_else;
 
-/// The last version for the node of Debian bookworm. It downloads no browser of its own.
+/// For the node of Debian bookworm. It downloads no browser of its own.
 const PLAYWRIGHT: &str = "playwright-core@1.60.0";
 
 /// Runs a script, and returns the last line that it prints. Installs what is missing.
-pub(crate) fn script<A: AsRef<OsStr>>(name: &str, args: &[A]) -> Result<String> {
-    let has = |name: &&str| capture(command(name).arg("--version")).is_ok();
+pub(crate) fn script<A: AsRef<OsStr>>(sh: &Shell, name: &str, args: &[A]) -> Result<String> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
     let chromium = || {
-        ["chromium", "chromium-browser", "google-chrome"]
-            .into_iter()
-            .find(has)
+        names
+            .iter()
+            .find_map(|name| cmd!(sh, "which {name}").read().ok())
     };
     if chromium().is_none() {
-        apt::install(&["chromium", "fonts-dejavu-core"])?;
+        apt::install(sh, &["chromium", "fonts-dejavu-core"])?;
     }
-    if !has(&"npm") {
-        apt::install(&["nodejs", "npm"])?;
+    if !has(sh, "npm", &["--version"]) {
+        apt::install(sh, &["nodejs", "npm"])?;
     }
-    let chromium = chromium().ok_or("there is no Chromium: install it by hand.")?;
-    let chromium = capture(command("sh").args(["-c", "command -v \"$0\"", chromium]))?;
+    let chromium = chromium().context("there is no Chromium: install it by hand")?;
     let folder = target_dir().join(PLAYWRIGHT);
     let playwright = folder.join("node_modules/playwright-core");
     if !playwright.exists() {
-        let mut install = command("npm");
-        install.args(["install", "--no-save", "--no-package-lock", "--prefix"]);
-        run_persistently(install.arg(&folder).arg(PLAYWRIGHT))?;
+        let options = ["--no-save", "--no-package-lock", "--prefix"];
+        run_persistently(cmd!(sh, "npm install {options...} {folder} {PLAYWRIGHT}"))?;
     }
-    let mut node = command("node");
-    node.arg(root().join("xtask/browser").join(name)).args(args);
-    node.env("PLAYWRIGHT", playwright)
-        .env("CHROMIUM", chromium.trim());
-    let ran = watch(&mut node, |_| true)?;
-    match ran.succeeded {
-        true => Ok(ran.lines.last().cloned().unwrap_or_default()),
-        false => Err(format!("{name} failed; see above.")),
-    }
+    let script = root().join("xtask/browser").join(name);
+    let node = cmd!(sh, "node {script} {args...}").env("CHROMIUM", chromium);
+    let lines = lines_of(node.env("PLAYWRIGHT", playwright))?;
+    Ok(lines.last().cloned().unwrap_or_default())
+}
+
+/// Makes the pictures of the documentation.
+pub(crate) fn pictures(sh: &Shell, args: Arguments) -> Result<()> {
+    nothing_else(args)?;
+    script(sh, "pictures.mjs", &[pages(sh, None)?, root().join("docs")]).map(drop)
+}
+
+/// Are the pictures those of this version?
+pub(crate) fn check_pictures(sh: &Shell) -> Result<String> {
+    script(
+        sh,
+        "pictures.mjs",
+        &[pages(sh, None)?, root().join("docs"), "--check".into()],
+    )
+}
+
+/// Opens the pages of a real run, of two compared snapshots, and of a million events.
+pub(crate) fn check_page(sh: &Shell) -> Result<String> {
+    pages(sh, None)?;
+    script(sh, "snapshot.mjs", &[pages(sh, Some("--many"))?])
+}
+
+/// Runs the example that writes snapshots and their pages. Returns their folder.
+fn pages(sh: &Shell, option: Option<&str>) -> Result<PathBuf> {
+    ensure_gpu(sh)?;
+    let folder = sh.create_dir(target_dir().join("pages"))?;
+    cmd!(
+        sh,
+        "cargo run --release --quiet --example snapshot -- {folder} {option...}"
+    )
+    .run()?;
+    Ok(folder)
 }

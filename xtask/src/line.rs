@@ -1,47 +1,115 @@
-//! Last lines of programs, which report results.
+//! Last lines of programs, which report results, and conditions on them.
 
-use crate::process::Result;
+use crate::process::{Result, bail, ensure};
 
 /// A last line for programs: `NAME: KEY=VALUE KEY=VALUE …`.
-pub(crate) struct Line<'a> {
-    pub(crate) text: &'a str,
-}
+#[derive(Debug)]
+pub(crate) struct Line<'a>(pub(crate) &'a str);
 
 impl<'a> Line<'a> {
     /// The last line that begins with the program's name. A driver may have printed a warning after
     /// it.
     pub(crate) fn last(name: &str, lines: &'a [String]) -> Result<Line<'a>> {
-        let is_it = |line: &&String| line.starts_with(&format!("{name}: "));
-        match lines.iter().rfind(is_it) {
-            Some(text) => Ok(Line { text }),
-            None => Err(format!("the example `{name}` has no line for programs.")),
+        let start = format!("{name}: ");
+        match lines.iter().rfind(|line| line.starts_with(&start)) {
+            Some(text) => Ok(Line(text)),
+            None => bail!("`{name}` has no line for programs"),
         }
     }
 
-    pub(crate) fn complain<T>(&self, fault: &str) -> Result<T> {
-        Err(format!("a last line {fault}: {}", self.text))
-    }
-
-    pub(crate) fn text(&self, key: &str) -> Result<&'a str> {
-        let mut pairs = (self.text.split_whitespace()).filter_map(|field| field.split_once('='));
-        match pairs.find(|(name, _)| *name == key) {
-            Some((_, value)) => Ok(value),
-            None => self.complain(&format!("has no `{key}`")),
-        }
+    fn text(&self, key: &str) -> Option<&'a str> {
+        let mut pairs = self
+            .0
+            .split_whitespace()
+            .filter_map(|field| field.split_once('='));
+        pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     pub(crate) fn number(&self, key: &str) -> Result<f64> {
-        match self.text(key)?.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(number),
-            _ => self.complain(&format!("has no number `{key}`")),
+        let number = self.text(key).and_then(|text| text.parse::<f64>().ok());
+        match number.filter(|number| number.is_finite()) {
+            Some(number) => Ok(number),
+            None => bail!("a last line has no number `{key}`: {}", self.0),
         }
     }
 
-    /// An error unless the key has this value.
-    pub(crate) fn expect(&self, key: &str, value: &str) -> Result<()> {
-        match self.text(key)? == value {
-            true => Ok(()),
-            false => self.complain(&format!("does not say {key}={value}")),
+    /// Conditions with commas between them: `key is text`, `key is not text`, and `key <= limit`,
+    /// or with `>=`, `<` and `>`. A limit is a product of numbers and keys: `0.95 * first_loss`.
+    pub(crate) fn expect(&self, conditions: &str) -> Result<()> {
+        for condition in conditions.split(", ") {
+            let holds = match condition.split_whitespace().collect::<Vec<_>>()[..] {
+                [key, "is", text] => self.text(key) == Some(text),
+                [key, "is", "not", text] => self.text(key).is_some_and(|known| known != text),
+                [key, sign, ref factors @ ..] => {
+                    let (number, mut limit) = (self.number(key)?, 1.0);
+                    for factor in factors.iter().filter(|factor| **factor != "*") {
+                        limit *= factor.parse().or_else(|_| self.number(factor))?;
+                    }
+                    match sign {
+                        "<=" => number <= limit,
+                        ">=" => number >= limit,
+                        "<" => number < limit,
+                        ">" => number > limit,
+                        _ => bail!("`{condition}` is no condition"),
+                    }
+                }
+                _ => bail!("`{condition}` is no condition"),
+            };
+            ensure!(holds, "a last line has not `{condition}`: {}", self.0);
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_hold_or_are_told_with_the_line() {
+        let line = Line("demo: equal=true moved=104 least=100 nan=NaN");
+        for holds in [
+            "equal is true",
+            "equal is not false",
+            "moved <= 104",
+            "moved <= 1.04 * least",
+            "moved >= 104, moved < 104.5, moved > 0.5 * 2 * least",
+        ] {
+            line.expect(holds).expect(holds);
+        }
+        for fails in [
+            "equal is false",
+            "none is true",
+            "equal is not true",
+            "none is not true",
+            "moved <= 103",
+            "moved >= 105",
+            "moved < 104",
+            "moved > 104",
+            "moved >= 104, moved <= 1.03 * least",
+            "nan <= 1",
+            "moved <= nan",
+            "none > 0",
+            "equal > 0",
+            "moved = 104",
+            "moved",
+        ] {
+            let error = line.expect(fails).expect_err(fails).to_string();
+            let is_told = error.contains(line.0) || error.contains("is no condition");
+            assert!(is_told, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_found_whatever_follows_it() {
+        let lines = [
+            "demo: a=1",
+            "demo: a=2",
+            "WARNING: lavapipe is not conformant",
+        ];
+        let lines = lines.map(String::from);
+        let line = Line::last("demo", &lines).expect("there is one");
+        line.expect("a is 2").expect("the last");
+        assert!(Line::last("stay_inside", &lines).is_err());
     }
 }

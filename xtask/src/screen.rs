@@ -1,9 +1,9 @@
 //! A virtual screen, for programs with a window.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use crate::process::{Result, command};
+use crate::process::{Context, Result, Shell, cmd, ensure};
 
 /// A screen in memory that exists until this value is dropped.
 pub(crate) struct Screen {
@@ -13,29 +13,24 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    pub(crate) fn start() -> Result<Screen> {
-        let mut server = command("Xvfb");
+    pub(crate) fn start(sh: &Shell) -> Result<Screen> {
         // The server prints the free number that it took.
-        server.args(["-displayfd", "1", "-screen", "0", "1280x800x24"]);
-        server.args(["-nolisten", "tcp"]);
-        let server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let server = server.map_err(|error| format!("`Xvfb` cannot be run: {error}."))?;
+        let server = cmd!(sh, "Xvfb -displayfd 1 -screen 0 1280x800x24 -nolisten tcp");
+        let mut server = Command::from(server)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("Xvfb")?;
+        let output = server.stdout.take().context("Xvfb has no output")?;
+        let mut number = String::from(":");
         let mut screen = Screen {
             server,
             name: String::new(),
         };
-        let mut number = String::new();
-        if let Some(output) = screen.server.stdout.take() {
-            let read = BufReader::new(output).read_line(&mut number);
-            read.map_err(|error| format!("Xvfb says nothing: {error}."))?;
-        }
-        match number.trim() {
-            "" => Err("Xvfb ended at once.".into()),
-            number => {
-                screen.name = format!(":{number}");
-                Ok(screen)
-            }
-        }
+        BufReader::new(output).read_line(&mut number)?;
+        ensure!(number.trim() != ":", "Xvfb ended at once");
+        screen.name = number.trim().to_owned();
+        Ok(screen)
     }
 }
 

@@ -8,130 +8,122 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::apt;
+use pico_args::Arguments;
+
 use crate::browser::script;
-use crate::driver::with_gpu;
+use crate::ci::source::EXAMPLES;
+use crate::driver::ensure_gpu;
 use crate::model;
-use crate::pip::python;
-use crate::process::{Result, capture, cargo, command, root, run, target_dir};
-use crate::toolchain::{DEBIAN_TOOLCHAIN, debian_cargo, rustup_provides};
-
-/// The text of `cargo xtask web --help`.
-pub(crate) const ABOUT: &str = "Build the page of examples/web (small: optimised for size) and serve it on this machine by Python, with the model of `fetch-model` for its search if it is there. --test runs its test in Chromium without a window, on a software adapter, and ends. --port N serves at another port than 8013.";
+use crate::process::{Result, Shell, cmd, emptied, root, target_dir};
+use crate::steps::nothing_else;
+use crate::toolchain::{debian_cargo, rustup_provides};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Builds the page, then serves or tests it.
-pub(crate) fn web(args: &[String]) -> Result {
-    let mut port = "8013";
-    let mut args = args.iter();
-    while let Some(option) = args.next() {
-        match option.as_str() {
-            "--test" => return test().map(|found| println!("{found}")),
-            "--port" => port = args.next().ok_or("`--port` wants a number up to 65535.")?,
-            _ => {
-                return Err(format!(
-                    "`web` has no option `{option}`; see `cargo xtask web --help`."
-                ));
-            }
-        }
+pub(crate) fn web(sh: &Shell, mut args: Arguments) -> Result<()> {
+    let is_test = args.contains("--test");
+    let port: u16 = args.opt_value_from_str("--port")?.unwrap_or(8013);
+    nothing_else(args)?;
+    if is_test {
+        println!("{}", test(sh)?);
+        return Ok(());
     }
-    let (folder, size) = build()?;
+    let (folder, size) = build(sh)?;
     println!("{size}");
     if model::is_there() {
-        link(&model::folder(), &folder.join("model"))?;
+        link(sh, &model::folder(), &folder.join("model"))?;
     } else {
         println!("There is no model for its search: `cargo xtask fetch-model` gets one, 83 MB.");
     }
     println!("The page is at http://127.0.0.1:{port}/ until you press Ctrl-C.");
-    let mut serve = python();
-    serve.args(["-m", "http.server", port, "--bind", "127.0.0.1"]);
-    run(serve.arg("--directory").arg(&folder))
+    let port = port.to_string();
+    Ok(cmd!(
+        sh,
+        "python3 -m http.server {port} --bind 127.0.0.1 --directory {folder}"
+    )
+    .run()?)
 }
 
 /// The library in a browser: the page tests itself. Its results are compared with those of the same
 /// calls on this machine. If rustup cannot install the target, the step is skipped, because
 /// Debian's toolchain has never been tested here.
-pub(crate) fn check() -> Result<String> {
-    if !rustup_provides(TARGET) {
+pub(crate) fn check(sh: &Shell) -> Result<String> {
+    if !rustup_provides(sh, TARGET) {
         return Ok(format!("NOT RUN, rustup cannot install {TARGET} here"));
     }
-    let mut expected = with_gpu(in_examples(cargo()))?;
-    expected.args(["run", "--quiet", "--package", "web", "--features", "native"]);
-    run(expected.args(["--bin", "expected", "--", "--check"]))?;
-    test()
+    ensure_gpu(sh)?;
+    let expected = cmd!(
+        sh,
+        "cargo run --quiet --package web --features native --bin expected"
+    );
+    expected.args(EXAMPLES).args(["--", "--check"]).run()?;
+    test(sh)
 }
 
 /// Tests the page with the model, and without it.
-fn test() -> Result<String> {
-    let model = model::fetched()?;
-    let (folder, size) = build()?;
-    link(&model, &folder.join("model"))?;
+fn test(sh: &Shell) -> Result<String> {
+    let model = model::fetch(sh)?;
+    let (folder, size) = build(sh)?;
+    link(sh, &model, &folder.join("model"))?;
     link(
+        sh,
         &root().join("examples/embed/golden"),
         &folder.join("golden"),
     )?;
-    let found = script("web.mjs", &[folder, target_dir()])?;
+    let found = script(sh, "web.mjs", &[folder, target_dir()])?;
     Ok(format!("{found}; {size}"))
 }
 
 /// Builds the page. Returns its folder, and a sentence about the size of the program.
-fn build() -> Result<(PathBuf, String)> {
-    let wasm = compile()?;
-    let folder = target_dir().join("web-page");
-    let _ = fs::remove_dir_all(&folder);
-    link(&root().join("examples/web/page"), &folder)?;
-    let mut glue = in_examples(cargo());
-    glue.args(["run", "--quiet", "--package", "bindgen", "--"]);
-    run(glue.arg(&wasm).arg(&folder))?;
-    let mut gzip = command("sh");
-    gzip.args(["-c", "gzip -9 < \"$0\" | wc -c"]);
+fn build(sh: &Shell) -> Result<(PathBuf, String)> {
+    let wasm = compile(sh)?;
+    let folder = emptied(sh, "web-page")?;
+    link(sh, &root().join("examples/web/page"), &folder)?;
+    let options = EXAMPLES;
+    cmd!(
+        sh,
+        "cargo run --quiet --package bindgen {options...} -- {wasm} {folder}"
+    )
+    .run()?;
     let wasm = folder.join("web_bg.wasm");
-    let packed = capture(gzip.arg(&wasm)).unwrap_or_default();
-    let bytes = fs::metadata(&wasm).map_err(|error| format!("{}: {error}.", wasm.display()))?;
-    let size = format!(
-        "the program is {} KB of wasm, {} KB compressed",
-        bytes.len() / 1000,
-        packed.trim().parse().unwrap_or(0) / 1000
-    );
-    Ok((folder, size))
+    let kilobytes = fs::metadata(&wasm)?.len() / 1000;
+    let packed = cmd!(sh, "gzip -9 --stdout {wasm}")
+        .output()
+        .map_or(0, |packed| packed.stdout.len());
+    let packed = packed / 1000;
+    Ok((
+        folder,
+        format!("the program is {kilobytes} KB of wasm, {packed} KB compressed"),
+    ))
 }
 
 /// Puts the files of a folder into another one, by links if the system has them.
-fn link(from: &Path, to: &Path) -> Result {
-    let linked = || {
-        fs::create_dir_all(to)?;
-        for file in fs::read_dir(from)? {
-            let file = file?;
-            let (from, to) = (file.path(), to.join(file.file_name()));
-            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop))?;
-        }
-        Ok(())
-    };
-    linked().map_err(|error: std::io::Error| format!("{}: {error}.", from.display()))
+fn link(sh: &Shell, from: &Path, to: &Path) -> Result<()> {
+    sh.create_dir(to)?;
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        let (from, to) = (file.path(), to.join(file.file_name()));
+        fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop))?;
+    }
+    Ok(())
 }
 
 /// Compiles the program and returns its file. If rustup does not have the target, Debian's
 /// toolchain compiles it together with the standard library.
-fn compile() -> Result<PathBuf> {
-    let (mut build, folder) = if rustup_provides(TARGET) {
-        (cargo(), target_dir())
-    } else if apt::is_here() {
-        apt::install(DEBIAN_TOOLCHAIN)?;
-        apt::install(&["lld-19"])?;
-        let mut cargo = debian_cargo();
-        cargo.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld-19");
-        cargo.args(["-Z", "build-std=std,panic_abort"]);
-        (cargo, target_dir().join("targets"))
-    } else {
-        return Err(format!(
-            "{TARGET} is not installed: `rustup target add {TARGET}` does that."
-        ));
+fn compile(sh: &Shell) -> Result<PathBuf> {
+    let (cargo, folder) = match rustup_provides(sh, TARGET) {
+        true => (cmd!(sh, "cargo build"), target_dir()),
+        false => {
+            let cargo = debian_cargo(sh, TARGET)?.arg("build");
+            (
+                cargo.args(["-Z", "build-std=std,panic_abort"]),
+                root().join("target/targets"),
+            )
+        }
     };
-    build.args([
-        "build",
+    let options = [
         "--profile",
         "web",
         "--package",
@@ -139,14 +131,7 @@ fn compile() -> Result<PathBuf> {
         "--lib",
         "--target",
         TARGET,
-    ]);
-    run(in_examples(build).env("CARGO_TARGET_DIR", &folder))?;
+    ];
+    cargo.args(options).args(EXAMPLES).run()?;
     Ok(folder.join(TARGET).join("web/web.wasm"))
-}
-
-/// Runs a command in the workspace of the examples.
-fn in_examples(mut command: Command) -> Command {
-    command.current_dir(root().join("examples"));
-    command.env("CARGO_TARGET_DIR", target_dir());
-    command
 }

@@ -1,19 +1,21 @@
 //! The same cases by the working tree and by another commit, in turn.
 
-use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::options::Options;
-use super::page::write;
-use super::programs::{TABLE, build_table, cases, one};
-use super::row::{Figure, Row, quoted};
-use super::table::{digits, escaped, none};
-use crate::process::{Result, capture, command, root, run_quietly, target_dir};
+use serde_json::json;
+
+use super::Options;
+use super::programs::{TABLE, build_table, cases, one, write};
+use super::row::{Row, escaped};
+use crate::process::{Context, Result, Shell, cmd, ensure, root, target_dir};
 
 const BENCH: &str = "benches/table/main.rs";
 /// Pairs of runs of each case.
 const PAIRS: usize = 3;
 const SECONDS: &str = "0.4";
+
+const HEAD: &str =
+    "| case | now | before | × as fast | in single pairs |\n| --- | ---: | ---: | ---: | ---: |\n";
 
 /// The results of both for one case.
 struct Pairs {
@@ -22,29 +24,31 @@ struct Pairs {
     old: Vec<Row>,
 }
 
-pub(crate) fn against(options: &Options) -> Result {
-    let revision = options.against.as_deref().unwrap_or("HEAD");
+pub(super) fn against(sh: &Shell, revision: &str, options: &Options) -> Result<()> {
     let commit = format!("{revision}^{{commit}}");
-    let found =
-        capture(command("git").args(["rev-parse", "--short=12", "--verify", "--quiet", &commit]));
-    let commit = found.map_err(|_| format!("there is no commit `{revision}`."))?;
-    let commit = commit.trim();
-    let folder = target_dir().join("bench/against").join(commit);
+    let commit = cmd!(sh, "git rev-parse --short=12 --verify --quiet {commit}").read();
+    let commit = commit.with_context(|| format!("there is no commit `{revision}`"))?;
     let bench = format!("{commit}:{BENCH}");
-    if capture(command("git").args(["cat-file", "-e", &bench])).is_err() {
-        return Err(too_old(revision, commit));
+    if cmd!(sh, "git cat-file -e {bench}")
+        .quiet()
+        .ignore_stderr()
+        .run()
+        .is_err()
+    {
+        let first = cmd!(sh, "git log --format=%h --diff-filter=A -- {BENCH}").read()?;
+        anyhow::bail!("{revision} ({commit}) has no bench `{TABLE}`, which came with {first}");
     }
-    let new = build_table(&root(), &target_dir())?;
-    let tree = Tree::check_out(commit, &folder)?;
+    let new = build_table(sh, &root(), &target_dir())?;
+    let tree = Tree::check_out(sh, &commit)?;
     // Outputs have the same names in every folder, so these need their own target folder. Files
     // that were just checked out are newer than older outputs, so cargo builds them again.
     let target = target_dir().join("bench/against/target");
-    let old = build_table(tree.0, &target)
-        .map_err(|_| format!("the bench of {commit} could not be built; see above."))?;
+    let old = build_table(sh, &tree.1, &target).context(commit.clone())?;
 
+    let words = &options.words;
     let known = [
-        cases(&new, &options.words)?,
-        cases(&old, &options.words).unwrap_or_default(),
+        cases(sh, &new, words)?,
+        cases(sh, &old, words).unwrap_or_default(),
     ];
     let mut names = known[0].clone();
     names.extend(
@@ -55,8 +59,7 @@ pub(crate) fn against(options: &Options) -> Result {
     );
     let seconds = options.seconds.as_deref().unwrap_or(SECONDS);
     let extra = ["--bare", "--seconds", seconds];
-    let mut text = String::new();
-    let mut is_good = true;
+    let (mut text, mut is_good) = (String::new(), true);
     for case in names {
         let mut pairs = Pairs {
             case,
@@ -71,115 +74,85 @@ pub(crate) fn against(options: &Options) -> Result {
                     false => (&old, &mut pairs.old),
                 };
                 rows.push(match known[usize::from(!is_new)].contains(&pairs.case) {
-                    true => one(program, "lapidary", &pairs.case, &extra)?,
+                    true => one(sh, program, "lapidary", &pairs.case, &extra)?,
                     false => Row::missing("lapidary", &pairs.case),
                 });
             }
         }
         if text.is_empty() {
-            let adapter = [&pairs.new[0], &pairs.old[0]].map(Row::adapter);
-            let adapter = &adapter[usize::from(pairs.new[0].adapter.is_empty())];
-            text = format!(
-                "The working tree beside {commit}, on {adapter}:\n\n{}",
-                head()
-            );
+            let mut rows = pairs.new.iter().chain(&pairs.old);
+            let adapter = rows
+                .find(|row| !row.text("adapter").is_empty())
+                .map(Row::adapter);
+            let adapter = adapter.unwrap_or("no adapter".into());
+            text = format!("The working tree beside {commit}, on {adapter}:\n\n{HEAD}");
             if !options.is_json {
                 print!("{text}");
             }
         }
-        is_good &= pairs.new.iter().all(|row| row.error.is_none());
+        is_good &= !pairs.new.iter().any(Row::has_error);
         let line = pairs.markdown();
-        text += &line;
         match options.is_json {
             true => println!("{}", pairs.json()),
             false => print!("{line}"),
         }
+        text += &line;
     }
-    write("against.md", &text)?;
-    match is_good {
-        true => Ok(()),
-        false => Err("not everything is right; see above.".into()),
-    }
-}
-
-fn head() -> String {
-    "| case | now | before | × as fast | in single pairs |\n| --- | ---: | ---: | ---: | ---: |\n"
-        .into()
-}
-
-fn too_old(revision: &str, commit: &str) -> String {
-    let first =
-        capture(command("git").args(["log", "--format=%h, %s", "--diff-filter=A", "--", BENCH]));
-    let first = first.unwrap_or_default();
-    let first = match first.trim().lines().last() {
-        Some(first) => format!("it came with {first}"),
-        None => "it is not committed yet".into(),
-    };
-    format!(
-        "{revision} ({commit}) has no bench `{TABLE}`: {first}. An older commit can be compared by the \
-         single benches that both have."
-    )
+    write(sh, "against.md", &text)?;
+    ensure!(is_good, "not everything is right; see above");
+    Ok(())
 }
 
 /// A work tree of git. Dropping it removes it.
-struct Tree<'a>(&'a Path);
+struct Tree<'a>(&'a Shell, PathBuf);
 
 impl<'a> Tree<'a> {
-    fn check_out(commit: &str, folder: &'a Path) -> Result<Tree<'a>> {
-        let tree = Tree(folder);
+    fn check_out(sh: &'a Shell, commit: &str) -> Result<Tree<'a>> {
+        let folder = target_dir().join("bench/against").join(commit);
         // An interrupted run may have left one.
-        tree.remove();
-        run_quietly(
-            command("git")
-                .args(["worktree", "add", "--detach"])
-                .arg(folder)
-                .arg(commit),
-        )?;
-        Ok(tree)
+        remove(sh, &folder);
+        cmd!(sh, "git worktree add --quiet --detach {folder} {commit}").run()?;
+        Ok(Tree(sh, folder))
     }
+}
 
-    fn remove(&self) {
-        // There is usually nothing to remove, but `add` fails if something is left.
-        let _ = capture(
-            command("git")
-                .args(["worktree", "remove", "--force"])
-                .arg(self.0),
-        );
-        let _ = capture(command("git").args(["worktree", "prune"]));
-    }
+/// There may be nothing to remove.
+fn remove(sh: &Shell, folder: &Path) {
+    let _ = cmd!(sh, "git worktree remove --force {folder}")
+        .ignore_stderr()
+        .quiet()
+        .run();
+    let _ = cmd!(sh, "git worktree prune").quiet().run();
 }
 
 impl Drop for Tree<'_> {
     fn drop(&mut self) {
-        self.remove();
+        remove(self.0, &self.1);
     }
 }
 
-/// The best of several runs.
-fn best(rows: &[Row]) -> Option<&Figure> {
-    let figures = rows.iter().filter_map(|row| row.figure.as_ref());
-    figures.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+/// The best of several runs that were measured.
+fn best(rows: &[Row]) -> Option<(f64, &Row)> {
+    let measured = rows.iter().filter_map(|row| Some((row.seconds()?, row)));
+    measured.min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 impl Pairs {
     /// The speed of the new commit relative to the old one: the ratio of the best, and the least
     /// and greatest ratio of the pairs.
     fn ratios(&self) -> Option<[f64; 3]> {
-        let whole = best(&self.old)?.seconds / best(&self.new)?.seconds;
+        let whole = best(&self.old)?.0 / best(&self.new)?.0;
         let pairs = self.new.iter().zip(&self.old);
-        let single = pairs.filter_map(|(new, old)| {
-            Some(old.figure.as_ref()?.seconds / new.figure.as_ref()?.seconds)
-        });
-        let (least, most) = single.fold((f64::INFINITY, 0.0_f64), |(least, most), ratio| {
-            (least.min(ratio), most.max(ratio))
-        });
+        let single = pairs.filter_map(|(new, old)| Some(old.seconds()? / new.seconds()?));
+        let ends = (f64::INFINITY, 0.0_f64);
+        let (least, most) = single.fold(ends, |(a, b), ratio| (a.min(ratio), b.max(ratio)));
         Some([whole, least, most])
     }
 
     fn markdown(&self) -> String {
-        let cell = |rows: &[Row]| match best(rows) {
-            Some(figure) => format!("{} {}", digits(figure.value), figure.unit),
-            None => rows.first().map_or("–".into(), none),
+        let cell = |rows: &[Row]| match best(rows).map(|(_, row)| row).or(rows.first()) {
+            Some(row) => row.figure(),
+            None => "–".into(),
         };
         let ratios = match self.ratios() {
             Some([whole, least, most]) => format!("{whole:.2} | {least:.2}–{most:.2}"),
@@ -189,31 +162,22 @@ impl Pairs {
         format!("| {} | {new} | {old} | {ratios} |\n", escaped(&self.case))
     }
 
-    fn json(&self) -> String {
-        let mut line = format!("{{\"case\":{}", quoted(&self.case));
+    fn json(&self) -> serde_json::Value {
+        let mut line = json!({ "case": self.case });
         for (name, rows) in [("new", &self.new), ("old", &self.old)] {
-            match (best(rows), rows.iter().find_map(|row| row.error.as_ref())) {
-                (Some(figure), _) => {
-                    let _ = write!(
-                        line,
-                        ",\"{name}\":{:.6e},\"{name}_unit\":{}",
-                        figure.value,
-                        quoted(&figure.unit)
-                    );
-                }
-                (None, Some(error)) => {
-                    let _ = write!(line, ",\"{name}_error\":{}", quoted(error));
-                }
-                (None, None) => {}
+            if let Some((_, row)) = best(rows) {
+                line[name] = row.0["value"].clone();
+                line[format!("{name}_unit")] = row.0["unit"].clone();
+            } else if let Some(row) = rows.iter().find(|row| row.has_error()) {
+                line[format!("{name}_error")] = row.0["error"].clone();
             }
         }
-        if let Some([whole, least, most]) = self.ratios() {
-            let _ = write!(
-                line,
-                ",\"ratio\":{whole:.4},\"least\":{least:.4},\"most\":{most:.4}"
-            );
+        if let Some(ratios) = self.ratios() {
+            for (name, ratio) in ["ratio", "least", "most"].into_iter().zip(ratios) {
+                line[name] = json!(ratio);
+            }
         }
-        line + "}"
+        line
     }
 }
 
@@ -242,7 +206,7 @@ mod tests {
         };
         assert_eq!(pairs.ratios(), None);
         assert!(pairs.markdown().contains("ERROR: wrong"));
-        assert!(pairs.json().contains("old_error"));
+        assert_eq!(pairs.json()["old_error"], "wrong");
         let pairs = Pairs {
             old: vec![Row::missing("lapidary", "a")],
             ..pairs

@@ -1,35 +1,28 @@
 //! `bench`: the table of all figures, the table beside another commit or other libraries, and the
 //! single benches.
 //!
-//! The programs that measure print lines of JSON, and everything else happens here. [`row`] parses
-//! them. [`table`] writes text and Markdown, [`plot`] a picture, and [`page`] the files.
-//! [`programs`] builds and runs the programs, [`against`] and [`peers`] several in turn. [`weight`]
-//! counts crates and times builds.
+//! The programs that measure print lines of JSON, and everything else happens here. [`row`] reads
+//! them and writes text and Markdown. [`programs`] builds and runs the programs, [`against`] and
+//! [`peers`] several in turn. [`weight`] counts crates and times builds.
 
 mod against;
 mod encoder;
-mod options;
-mod page;
 mod peers;
-mod plot;
 mod programs;
-pub(crate) mod row;
-mod table;
+mod row;
 pub(crate) mod weight;
 
 use std::fs;
-use std::path::PathBuf;
 
-use crate::driver::{cargo_with_gpu, offer_openblas, with_gpu};
-use crate::process::{Result, command, each_line, root, run, target_dir};
-use crate::suite::SIMULATION;
-use options::{Options, parse};
-use page::{into_docs, write};
-use programs::{TABLE, build_table, cases};
-use row::Row;
+use pico_args::Arguments;
+
+use crate::driver::{ensure_gpu, offer_openblas};
+use crate::process::{Result, Shell, bail, cmd, each_line, ensure, root, target_dir};
+use programs::{TABLE, build_table, cases, into_docs, write};
+use row::{HEADER, Row, markdown};
 
 pub(crate) const ABOUT: &str = "\
-Measure everything beside what this machine can do, and write target/bench/table.md and table.svg.
+Measure everything beside what this machine can do, and write target/bench/table.md.
   FILTER         only cases whose names contain it (--list names them)
   --json         one JSON object a line, in place of the table
   --docs         put the table into docs/benchmarks
@@ -41,116 +34,128 @@ Measure everything beside what this machine can do, and write target/bench/table
   embed          a sentence encoder (examples/embed) beside candle, and under budgets; --docs as above
   NAME           one of the other benches; `table` before a FILTER that is such a name";
 
+/// The options that the forms of the table share.
+struct Options {
+    is_json: bool,
+    into_docs: bool,
+    seconds: Option<String>,
+    words: Vec<String>,
+}
+
 /// Reads the command line and runs one of the four.
-pub(crate) fn bench(args: &[String]) -> Result {
-    let mut options = parse(args)?;
-    let known = benches()?;
-    let is_single = |word: &String| word != TABLE && known.contains(word);
-    match options.words.first() {
-        Some(word) if is_single(word) => return single(&options.words, &known),
-        Some(word) if word == "embed" => return encoder::embed(options.into_docs),
-        Some(word) if word == TABLE => drop(options.words.remove(0)),
+pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
+    let [is_list, with_build, with_peers] =
+        ["--list", "--build", "--peers"].map(|o| args.contains(o));
+    let against: Option<String> = args.opt_value_from_str("--against")?;
+    let mut peers: Vec<String> = args.values_from_str("--peer")?;
+    if with_peers {
+        peers = peers::NAMES.map(str::to_owned).to_vec();
+    }
+    let mut options = Options {
+        is_json: args.contains("--json"),
+        into_docs: args.contains("--docs"),
+        seconds: args.opt_value_from_str("--seconds")?,
+        words: crate::suite::arguments(args),
+    };
+    let words = &mut options.words;
+    if let Some(option) = words.iter().find(|word| word.starts_with('-')) {
+        bail!("`bench` has no option `{option}`; see `cargo xtask bench --help`");
+    }
+    let benches = benches()?;
+    match words.first().map(String::as_str) {
+        Some(TABLE) => drop(words.remove(0)),
+        Some("embed") => return encoder::embed(sh, options.into_docs),
+        Some(word) if benches.iter().any(|known| known == word) => {
+            let other = words.iter().find(|word| !benches.contains(word));
+            ensure!(
+                other.is_none(),
+                "no bench is {other:?}; there are: {}",
+                benches.join(", ")
+            );
+            ensure_gpu(sh)?;
+            let names = words.iter().flat_map(|name| ["--bench", name]);
+            return Ok(cmd!(sh, "cargo bench {names...}").run()?);
+        }
         _ => {}
     }
-    offer_openblas();
-    if options.against.is_some() {
-        against::against(&options)
-    } else if !options.peers.is_empty() {
-        peers::peers(&options)
-    } else {
-        whole(&options)
+    offer_openblas(sh);
+    match against {
+        Some(_) if !peers.is_empty() => bail!("another commit or other libraries: one at a time"),
+        Some(revision) => against::against(sh, &revision, &options),
+        None if !peers.is_empty() => peers::peers(sh, &peers, &options),
+        None => whole(sh, &options, is_list, with_build),
     }
 }
 
-/// Runs benches by their names.
-fn single(names: &[String], known: &[String]) -> Result {
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        return Err(format!(
-            "there is no bench `{name}`; there are: {}.",
-            known.join(", ")
-        ));
-    }
-    let mut bench = cargo_with_gpu()?;
-    bench.arg("bench").args(SIMULATION);
-    for name in names {
-        bench.args(["--bench", name]);
-    }
-    run(&mut bench)
-}
-
+/// The names of all benches.
 fn benches() -> Result<Vec<String>> {
-    let folder = root().join("benches");
-    let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let is_bench = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists()
-    };
-    let mut names: Vec<String> = files
+    let files = fs::read_dir(root().join("benches"))?
         .flatten()
-        .map(|file| file.path())
+        .map(|file| file.path());
+    let is_bench = |path: &std::path::PathBuf| {
+        path.extension().is_some_and(|ending| ending == "rs") || path.join("main.rs").exists()
+    };
+    let stems = files
         .filter(is_bench)
-        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .filter_map(|path| Some(path.file_stem()?.to_owned()));
+    let mut names: Vec<_> = stems
+        .map(|stem| stem.to_string_lossy().into_owned())
         .collect();
     names.sort();
     Ok(names)
 }
 
 /// All cases in one run of one program.
-fn whole(options: &Options) -> Result {
-    let program = build_table(&root(), &target_dir())?;
-    let mut measure = with_gpu(command(&program))?;
-    if options.is_list {
-        return run(measure.arg("--list").args(&options.words));
-    }
-    measure.arg("--json").args(&options.words);
-    if let Some(seconds) = &options.seconds {
-        measure.args(["--seconds", seconds]);
+fn whole(sh: &Shell, options: &Options, is_list: bool, with_build: bool) -> Result<()> {
+    let program = build_table(sh, &root(), &target_dir())?;
+    let words = &options.words;
+    if is_list {
+        return Ok(cmd!(sh, "{program} --list {words...}").quiet().run()?);
     }
     let mut rows = Vec::new();
+    let mut take = |row: Option<Row>, line: &str| match row {
+        None => eprintln!("{line}"),
+        Some(row) => {
+            if options.is_json {
+                println!("{}", row.0);
+            } else {
+                if rows.is_empty() {
+                    println!("\n{}\n{HEADER}", row.adapter());
+                }
+                println!("{}", row.line());
+            }
+            rows.push(row);
+        }
+    };
     // The program does not know the rows of `weight`.
-    let named = cases(&program, &options.words);
+    let named = cases(sh, &program, words);
     let mut is_good = true;
     if named.is_ok() {
-        is_good = each_line(&mut measure, |line| take(line, options.is_json, &mut rows))?;
+        let seconds = options
+            .seconds
+            .iter()
+            .flat_map(|seconds| ["--seconds", seconds]);
+        let measure = cmd!(sh, "{program} --json {words...} {seconds...}");
+        is_good = each_line(measure.into(), |line| take(Row::parse(line), line))?;
     }
-    let is_wanted = |row: &Row| {
-        let mut words = options.words.iter();
-        options.words.is_empty() || words.any(|word| row.case.contains(word.as_str()))
-    };
-    let mut weighed = vec![weight::crates()?];
-    if options.with_build {
-        weighed.extend(weight::build()?);
+    let mut weighed = vec![weight::crates(sh)?];
+    if with_build {
+        weighed.extend(weight::build(sh)?);
     }
-    for row in weighed.into_iter().filter(is_wanted) {
-        take(&row.json(), options.is_json, &mut rows);
+    for row in weighed {
+        let mut filters = words.iter();
+        if words.is_empty() || filters.any(|word| row.text("case").contains(word)) {
+            take(Some(row), "");
+        }
     }
     if rows.is_empty() {
         return named.map(drop);
     }
-    let markdown = table::markdown(&rows);
-    write("table.md", &markdown)?;
-    write("table.svg", &plot::plot(&rows))?;
+    let markdown = markdown(&rows);
+    write(sh, "table.md", &markdown)?;
     if options.into_docs {
-        into_docs("all_cases.md", "table", &markdown)?;
+        into_docs(sh, "all_cases.md", "table", &markdown)?;
     }
-    match is_good {
-        true => Ok(()),
-        false => Err("not everything is right; see above.".into()),
-    }
-}
-
-/// Prints a line of a program and keeps its row.
-fn take(line: &str, is_json: bool, rows: &mut Vec<Row>) {
-    let Some(row) = Row::parse(line) else {
-        eprintln!("{line}");
-        return;
-    };
-    if is_json {
-        println!("{line}");
-    } else {
-        if rows.is_empty() {
-            println!("\n{}\n{}", row.adapter(), table::header());
-        }
-        println!("{}", table::line(&row));
-    }
-    rows.push(row);
+    ensure!(is_good, "not everything is right; see above");
+    Ok(())
 }

@@ -1,150 +1,115 @@
 //! The same cases by other libraries, in turn with ours. They are in `benches/peers`, a separate
 //! workspace, so only this verb downloads and builds them.
 
-use std::fmt::Write as _;
+use serde_json::json;
 
-use super::options::Options;
-use super::page::{into_docs, write};
-use super::plot;
-use super::programs::{build_table, built, cases, one};
-use super::row::{Figure, Limit, Row};
-use super::table::{digits, escaped, none, percent};
-use crate::process::{Result, cargo, root, target_dir};
+use super::Options;
+use super::programs::{build_peer, build_table, cases, into_docs, one, write};
+use super::row::{Row, digits, escaped};
+use crate::process::{Result, Shell, ensure, root, target_dir};
 
-pub(crate) const NAMES: [&str; 3] = ["raw", "candle", "burn"];
+pub(super) const NAMES: [&str; 3] = ["raw", "candle", "burn"];
 
 /// Runs of each library for a case.
 const TURNS: usize = 2;
 const SECONDS: &str = "0.7";
 
-pub(crate) fn peers(options: &Options) -> Result {
-    let ours = build_table(&root(), &target_dir())?;
+pub(super) fn peers(sh: &Shell, peers: &[String], options: &Options) -> Result<()> {
+    let ours = build_table(sh, &root(), &target_dir())?;
     let mut programs = vec![("lapidary", ours.clone())];
-    for name in &options.peers {
-        let Some(&name) = NAMES.iter().find(|known| *known == name) else {
-            return Err(format!(
-                "there is no peer `{name}`; there are: {}.",
-                NAMES.join(", ")
-            ));
-        };
-        let mut build = cargo();
-        build
-            .current_dir(root().join("benches/peers"))
-            .env("CARGO_TARGET_DIR", target_dir().join("bench/peers"))
-            .args(["build", "--release", "--bin", name, "--features", name]);
-        let program = built(&mut build).map_err(|sentence| format!("{name}: {sentence}"))?;
-        programs.push((name, program));
+    for name in peers {
+        let is_known = NAMES.contains(&name.as_str());
+        ensure!(
+            is_known,
+            "there is no peer `{name}`; there are: {}",
+            NAMES.join(", ")
+        );
+        programs.push((name, build_peer(sh, name)?));
     }
     let seconds = options.seconds.as_deref().unwrap_or(SECONDS);
     let names: Vec<&str> = programs.iter().map(|(name, _)| *name).collect();
-    let mut all = Vec::new();
     let mut text = String::new();
-    for case in cases(&ours, &options.words)? {
-        let mut best: Vec<Option<Row>> = vec![None; programs.len()];
-        let mut limit: Option<(f64, Limit)> = None;
-        for _ in 0..TURNS {
+    for case in cases(sh, &ours, &options.words)? {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut limits = Vec::new();
+        for turn in 0..TURNS {
             for (index, (by, program)) in programs.iter().enumerate() {
-                // Only the first run measures the machine's limit; one measurement is enough.
+                // Only our runs measure the machine's limit.
                 let bare: &[&str] = if index == 0 { &[] } else { &["--bare"] };
-                let mut row = one(
-                    program,
-                    by,
-                    &case,
-                    &[bare, &["--seconds", seconds]].concat(),
-                )?;
-                row.by = (*by).into();
-                if let Some((took, of)) = limit_of(&row) {
-                    let is_better = limit.as_ref().is_none_or(|(best, _)| took < *best);
-                    limit = if is_better { Some((took, of)) } else { limit };
-                }
-                if is_better(&row, best[index].as_ref()) {
-                    best[index] = Some(row);
+                let extra = [bare, &["--seconds", seconds]].concat();
+                let mut row = one(sh, program, by, &case, &extra)?;
+                row.0["by"] = json!(by);
+                limits.extend(seconds_at_limit(&row).map(|seconds| (seconds, row.clone())));
+                if turn == 0 {
+                    rows.push(row);
+                } else if is_better(&row, &rows[index]) {
+                    rows[index] = row;
                 }
             }
         }
-        let rows: Vec<Row> = best
-            .into_iter()
-            .flatten()
-            .map(|row| with_limit(row, limit.as_ref()))
-            .collect();
+        // Everybody's share is of the same limit, the best that was measured.
+        let limit = limits.into_iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some(limit) = &limit {
+            rows.iter_mut().for_each(|row| set_limit(row, limit));
+        }
         if text.is_empty() {
-            let adapter = rows[0].adapter();
-            text = format!(
-                "On {adapter}:\n\n| case | the cores | {} |\n",
-                names.join(" | ")
-            );
-            text += &format!("| --- |{}\n", " ---: |".repeat(1 + names.len()));
+            let (adapter, names, lines) = (rows[0].adapter(), names.join(" | "), names.len() + 1);
+            text = format!("On {adapter}:\n\n| case | the cores | {names} |\n");
+            text += &format!("| --- |{}\n", " ---: |".repeat(lines));
             if !options.is_json {
                 print!("{text}");
             }
         }
-        let line = line(&case, &rows, limit.as_ref());
+        let line = line(&case, &rows, limit.as_ref().map(|(_, row)| row));
         match options.is_json {
-            true => rows.iter().for_each(|row| println!("{}", row.json())),
+            true => rows.iter().for_each(|row| println!("{}", row.0)),
             false => print!("{line}"),
         }
         text += &line;
-        all.extend(rows);
     }
-    write("peers.md", &text)?;
-    write("peers.svg", &plot::plot(&all))?;
+    write(sh, "peers.md", &text)?;
     match options.into_docs {
-        true => into_docs("libraries.md", "peers", &text),
+        true => into_docs(sh, "libraries.md", "peers", &text),
         false => Ok(()),
     }
 }
 
 /// The seconds at the machine's limit, computed from the share.
-fn limit_of(row: &Row) -> Option<(f64, Limit)> {
-    let figure = row.figure.as_ref()?;
-    let limit = figure.limit.clone()?;
-    Some((limit.share * figure.seconds, limit))
+fn seconds_at_limit(row: &Row) -> Option<f64> {
+    Some(row.number("share")? * row.seconds()?)
 }
 
-/// A figure is better than none, and less time is better. An error replaces a figure, and a wrong
-/// result stays wrong.
-fn is_better(row: &Row, than: Option<&Row>) -> bool {
-    let Some(than) = than else {
-        return true;
-    };
-    match (&row.figure, &than.figure) {
-        _ if than.error.is_some() => false,
-        (Some(row), Some(than)) => row.seconds < than.seconds,
-        _ => row.error.is_some(),
+/// Less time is better. An error replaces a figure, and a wrong result stays wrong.
+fn is_better(row: &Row, than: &Row) -> bool {
+    match (row.seconds(), than.seconds()) {
+        _ if than.has_error() => false,
+        (Some(row), Some(than)) => row < than,
+        _ => row.has_error(),
     }
 }
 
-fn with_limit(mut row: Row, limit: Option<&(f64, Limit)>) -> Row {
-    if let (Some(figure), Some((seconds, limit))) = (&mut row.figure, limit) {
-        let share = seconds / figure.seconds;
-        figure.limit = Some(Limit {
-            share,
-            ..limit.clone()
-        });
+fn set_limit(row: &mut Row, (seconds, limit): &(f64, Row)) {
+    if let Some(took) = row.seconds() {
+        row.0["share"] = json!(seconds / took);
+        for key in ["limit", "limit_value"] {
+            row.0[key] = limit.0[key].clone();
+        }
     }
-    row
 }
 
-fn line(case: &str, rows: &[Row], limit: Option<&(f64, Limit)>) -> String {
-    let unit = |figure: &Figure| figure.unit.clone();
+fn line(case: &str, rows: &[Row], limit: Option<&Row>) -> String {
     let unit = rows
         .iter()
-        .find_map(|row| row.figure.as_ref().map(unit))
-        .unwrap_or_default();
-    let mut line = format!("| {} | ", escaped(case));
-    line += &match limit {
-        Some((_, limit)) => format!("{} {unit}", digits(limit.value)),
-        None => "–".into(),
-    };
+        .map(|row| row.text("unit"))
+        .find(|unit| !unit.is_empty());
+    let limit = limit.and_then(|row| row.number("limit_value"));
+    let limit = limit.map(|limit| format!("{} {}", digits(limit), unit.unwrap_or_default()));
+    let mut line = format!("| {} | {}", escaped(case), limit.unwrap_or("–".into()));
     for row in rows {
-        let cell = match &row.figure {
-            None => none(row),
-            Some(figure) => match &figure.limit {
-                Some(limit) => format!("{} ({})", digits(figure.value), percent(limit.share)),
-                None => format!("{} {}", digits(figure.value), figure.unit),
-            },
+        line += &match (row.number("value"), row.number("share")) {
+            (Some(value), Some(_)) => format!(" | {} ({})", digits(value), row.share()),
+            _ => format!(" | {}", row.figure()),
         };
-        let _ = write!(line, " | {cell}");
     }
     line + " |\n"
 }
@@ -157,19 +122,18 @@ mod tests {
     fn a_wrong_result_outlives_a_figure() {
         let (slow, fast) = (Row::counted("a", 2.0, "s"), Row::counted("a", 1.0, "s"));
         let wrong = Row::failed("raw", "a", "wrong");
-        assert!(is_better(&slow, None) && is_better(&fast, Some(&slow)));
-        assert!(!is_better(&slow, Some(&fast)));
-        assert!(is_better(&wrong, Some(&fast)) && !is_better(&fast, Some(&wrong)));
+        assert!(is_better(&fast, &slow) && !is_better(&slow, &fast));
+        assert!(is_better(&wrong, &fast) && !is_better(&fast, &wrong));
     }
 
     #[test]
     fn everybodys_share_is_of_the_same_limit() {
-        let limit = Limit {
-            name: "loops".into(),
-            value: 8.0,
-            share: 0.0,
-        };
-        let row = with_limit(Row::counted("a", 4.0, "s"), Some(&(1.0, limit.clone())));
-        assert!(line("a*b", &[row], Some(&(1.0, limit))).contains("| a\\*b | 8 s | 4 (25 %) |"));
+        let limit = Row(json!({ "limit": "loops", "limit_value": 8.0 }));
+        let mut row = Row::counted("a", 4.0, "s");
+        set_limit(&mut row, &(1.0, limit.clone()));
+        assert_eq!(
+            line("a*b", &[row], Some(&limit)),
+            "| a\\*b | 8 s | 4 (25 %) |\n"
+        );
     }
 }

@@ -1,69 +1,124 @@
-//! The programs that measure: how they are built, and how one case of them runs.
+//! The programs that measure: how they are built, and how one case of them runs. Then the files
+//! with the results.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use super::row::Row;
-use crate::driver::{cargo_with_gpu, with_gpu};
-use crate::process::{Result, command, each_line};
-use crate::suite::SIMULATION;
+use crate::driver::ensure_gpu;
+use crate::process::{Cmd, Context, Result, Shell, cmd, each_line, ensure, root, target_dir};
 
 /// The bench behind the table.
 pub(super) const TABLE: &str = "table";
 
 /// Builds the bench of the table in a copy of the repository and returns the program's path.
-pub(super) fn build_table(folder: &Path, target: &Path) -> Result<String> {
-    let mut build = cargo_with_gpu()?;
-    build
-        .current_dir(folder)
-        .env("CARGO_TARGET_DIR", target)
-        .args(["bench", "--no-run", "--bench", TABLE])
-        .args(SIMULATION);
-    built(&mut build)
+pub(super) fn build_table(sh: &Shell, folder: &Path, target: &Path) -> Result<String> {
+    ensure_gpu(sh)?;
+    let _there = sh.push_dir(folder);
+    // Older commits need the first two, and all have the others alike.
+    let features = "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics";
+    let build = cmd!(
+        sh,
+        "cargo bench --no-run --bench {TABLE} --features {features}"
+    );
+    built(build.env("CARGO_TARGET_DIR", target))
+}
+
+/// Builds another library's program of `benches/peers`, a separate workspace.
+pub(super) fn build_peer(sh: &Shell, program: &str) -> Result<String> {
+    let _there = sh.push_dir("benches/peers");
+    let build = cmd!(
+        sh,
+        "cargo build --release --bin {program} --features {program}"
+    );
+    built(build.env("CARGO_TARGET_DIR", target_dir().join("bench/peers")))
+        .context(program.to_owned())
 }
 
 /// Runs a build of cargo that makes one program, and returns its path.
-pub(super) fn built(build: &mut Command) -> Result<String> {
-    build.arg("--message-format=json-render-diagnostics");
+pub(super) fn built(build: Cmd<'_>) -> Result<String> {
     let mut program = None;
-    let succeeded = each_line(build, |line| {
-        let path = line.split_once("\"executable\":\"");
-        if let Some((path, _)) = path.and_then(|(_, rest)| rest.split_once('"')) {
-            program = Some(path.replace("\\\\", "\\"));
-        }
+    eprintln!("$ {build}");
+    let build = build.arg("--message-format=json-render-diagnostics");
+    let succeeded = each_line(build.into(), |line| {
+        let message: Value = serde_json::from_str(line).unwrap_or_default();
+        program = message["executable"]
+            .as_str()
+            .map(str::to_owned)
+            .or(program.take());
     })?;
     program
         .filter(|_| succeeded)
-        .ok_or("it could not be built; see above.".into())
+        .context("it could not be built; see above")
 }
 
 /// Runs one case of a program. The row is the printed one, or one that says why there is none.
-pub(super) fn one(program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
-    let mut measure = with_gpu(command(program))?;
-    measure.args(["--json", "--exact", case]).args(extra);
+pub(super) fn one(sh: &Shell, program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
+    let measure = cmd!(sh, "{program} --json --exact {case} {extra...}");
     let mut row = None;
-    let succeeded = each_line(&mut measure, |line| row = row.take().or(Row::parse(line)))?;
-    Ok(row.unwrap_or_else(|| {
-        let how = if succeeded {
-            "said nothing"
-        } else {
-            "ended in a crash"
-        };
-        Row::failed(by, case, how)
-    }))
+    let succeeded = each_line(measure.into(), |line| row = row.take().or(Row::parse(line)))?;
+    let how = if succeeded {
+        "said nothing"
+    } else {
+        "ended in a crash"
+    };
+    Ok(row.unwrap_or_else(|| Row::failed(by, case, how)))
 }
 
 /// The names of a program's cases that the filters select.
-pub(super) fn cases(program: &str, words: &[String]) -> Result<Vec<String>> {
+pub(super) fn cases(sh: &Shell, program: &str, words: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    let mut list = with_gpu(command(program))?;
+    let mut list = Command::from(cmd!(sh, "{program} --list {words...}"));
     // Without any cases the caller prints a better message.
-    list.arg("--list").args(words).stderr(Stdio::null());
-    each_line(&mut list, |line| {
-        names.push(line.to_owned());
-    })?;
-    match names.is_empty() {
-        true => Err("no case has such a name; `cargo xtask bench --list` names them.".into()),
-        false => Ok(names),
+    list.stderr(Stdio::null());
+    each_line(list, |line| names.push(line.to_owned()))?;
+    let is_any = !names.is_empty();
+    ensure!(
+        is_any,
+        "no case has such a name; `cargo xtask bench --list` names them"
+    );
+    Ok(names)
+}
+
+/// Writes a file among the build outputs.
+pub(super) fn write(sh: &Shell, name: &str, text: &str) -> Result<()> {
+    let path = target_dir().join("bench").join(name);
+    sh.write_file(&path, text)?;
+    eprintln!("{}", path.display());
+    Ok(())
+}
+
+/// Replaces the text between two marks in a page of `docs/benchmarks`.
+pub(super) fn into_docs(sh: &Shell, name: &str, mark: &str, text: &str) -> Result<()> {
+    let path = root().join("docs/benchmarks").join(name);
+    let page = between(&sh.read_file(&path)?, mark, text);
+    Ok(sh.write_file(path, page.context("the page has no such marks")?)?)
+}
+
+fn between(page: &str, mark: &str, text: &str) -> Option<String> {
+    let (before, rest) = page.split_once(&format!("<!-- bench {mark} -->\n"))?;
+    let (_, after) = rest.split_once("<!-- end -->")?;
+    Some(format!(
+        "{before}<!-- bench {mark} -->\n\n{text}\n<!-- end -->{after}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_of_a_page_is_replaced_again_and_again() {
+        let page =
+            "a\n<!-- bench table -->\nold\n<!-- end -->\nb\n<!-- bench peers -->\n<!-- end -->\n";
+        let once = between(page, "table", "new").expect("the marks are there");
+        assert_eq!(
+            once,
+            "a\n<!-- bench table -->\n\nnew\n<!-- end -->\nb\n<!-- bench peers -->\n<!-- end -->\n"
+        );
+        assert_eq!(between(&once, "table", "new"), Some(once));
+        assert_eq!(between(page, "other", "new"), None);
     }
 }

@@ -1,199 +1,134 @@
-//! The lines of JSON that a measuring program prints: one object each, without nested objects.
+//! The lines of JSON that a measuring program prints, and their form as a table.
 
-/// The result of one case by one library.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Row {
-    pub(crate) case: String,
-    pub(crate) by: String,
-    pub(crate) adapter: String,
-    pub(crate) driver: String,
-    pub(crate) figure: Option<Figure>,
-    /// Why there is no figure; empty if the library lacks the case.
-    pub(crate) error: Option<String>,
-}
+use serde_json::{Value, json};
 
+/// The result of one case by one library: an object with the fields `case`, `by`, `adapter`,
+/// `driver`, and an `error`, or a `value` with its `unit` and the `seconds` of one call. Without
+/// both, the library lacks the case. The machine's limit for the same work is a `limit` with its
+/// `limit_value`, of which the value is a `share`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figure {
-    pub(crate) value: f64,
-    pub(crate) unit: String,
-    /// The time of one call.
-    pub(crate) seconds: f64,
-    pub(crate) limit: Option<Limit>,
-}
-
-/// The machine's limit for the same work.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Limit {
-    pub(crate) name: String,
-    pub(crate) value: f64,
-    pub(crate) share: f64,
-}
+pub(crate) struct Row(pub(crate) Value);
 
 impl Row {
     /// None if the line is not a row.
     pub(crate) fn parse(line: &str) -> Option<Row> {
-        let fields = fields(line)?;
-        let text = |name: &str| {
-            fields
-                .iter()
-                .find(|(field, _)| field == name)
-                .map(|(_, value)| value.clone())
-        };
-        let number = |name: &str| text(name)?.parse::<f64>().ok();
-        let limit = || {
-            Some(Limit {
-                name: text("limit")?,
-                value: number("limit_value")?,
-                share: number("share")?,
-            })
-        };
-        let figure = || {
-            Some(Figure {
-                value: number("value")?,
-                unit: text("unit")?,
-                seconds: number("seconds")?,
-                limit: limit(),
-            })
-        };
-        Some(Row {
-            case: text("case")?,
-            by: text("by")?,
-            adapter: text("adapter").unwrap_or_default(),
-            driver: text("driver").unwrap_or_default(),
-            figure: figure(),
-            error: text("error"),
-        })
+        let row: Value = serde_json::from_str(line).ok()?;
+        (row["case"].is_string() && row["by"].is_string()).then_some(Row(row))
     }
 
     /// A case that this program does not have.
     pub(crate) fn missing(by: &str, case: &str) -> Row {
-        Row {
-            case: case.into(),
-            by: by.into(),
-            ..Row::default()
-        }
+        Row(json!({ "case": case, "by": by }))
     }
 
     pub(crate) fn failed(by: &str, case: &str, error: &str) -> Row {
-        Row {
-            error: Some(error.into()),
-            ..Row::missing(by, case)
-        }
+        Row(json!({ "case": case, "by": by, "error": error }))
     }
 
     /// A figure that is not a time of calls.
     pub(crate) fn counted(case: &str, value: f64, unit: &str) -> Row {
-        Row {
-            case: case.into(),
-            by: "lapidary".into(),
-            figure: Some(Figure {
-                value,
-                unit: unit.into(),
-                seconds: value,
-                limit: None,
-            }),
-            ..Row::default()
-        }
+        let by = "lapidary";
+        Row(json!({ "case": case, "by": by, "value": value, "unit": unit, "seconds": value }))
+    }
+
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.0[key].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn number(&self, key: &str) -> Option<f64> {
+        self.0[key].as_f64()
+    }
+
+    /// The time of one call, if it was measured.
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        self.number("value").and(self.number("seconds"))
+    }
+
+    pub(crate) fn has_error(&self) -> bool {
+        self.0["error"].is_string()
     }
 
     /// The device and library of the figures, in words.
     pub(crate) fn adapter(&self) -> String {
-        match self.adapter.is_empty() {
-            true => "no adapter".into(),
-            false => format!("{} ({})", self.adapter, self.driver),
+        match self.text("adapter") {
+            "" => "no adapter".into(),
+            adapter => format!("{adapter} ({})", self.text("driver")),
         }
     }
 
-    /// The row as a line of JSON.
-    pub(crate) fn json(&self) -> String {
-        let mut fields = Vec::new();
-        let mut text = |name: &str, value: &str| {
-            if !value.is_empty() {
-                fields.push(format!("\"{name}\":{}", quoted(value)));
-            }
-        };
-        text("case", &self.case);
-        text("by", &self.by);
-        text("adapter", &self.adapter);
-        text("driver", &self.driver);
-        text("error", self.error.as_deref().unwrap_or_default());
-        let limit = self
-            .figure
-            .as_ref()
-            .and_then(|figure| figure.limit.as_ref());
-        if let Some(figure) = &self.figure {
-            text("unit", &figure.unit);
+    /// The figure, or the text in its place.
+    pub(crate) fn figure(&self) -> String {
+        match (self.number("value"), self.has_error()) {
+            (Some(value), _) => format!("{} {}", digits(value), self.text("unit")),
+            (None, true) => format!("ERROR: {}", self.text("error")),
+            (None, false) => "–".into(),
         }
-        if let Some(limit) = limit {
-            text("limit", &limit.name);
-        }
-        let mut number = |name: &str, value: f64| fields.push(format!("\"{name}\":{value:.6e}"));
-        if let Some(figure) = &self.figure {
-            number("value", figure.value);
-            number("seconds", figure.seconds);
-        }
-        if let Some(limit) = limit {
-            number("share", limit.share);
-            number("limit_value", limit.value);
-        }
-        format!("{{{}}}", fields.join(","))
     }
-}
 
-pub(crate) fn quoted(text: &str) -> String {
-    let escaped: String = text
-        .chars()
-        .flat_map(|c| match c {
-            '"' | '\\' => vec!['\\', c],
-            c if c.is_control() => vec![' '],
-            c => vec![c],
+    /// The limit and its name, if there is one.
+    pub(crate) fn limit(&self) -> String {
+        let limit = self.number("limit_value");
+        limit.map_or(String::new(), |value| {
+            format!("{} ({})", digits(value), self.text("limit"))
         })
-        .collect();
-    format!("\"{escaped}\"")
+    }
+
+    pub(crate) fn share(&self) -> String {
+        self.number("share").map_or("–".into(), percent)
+    }
+
+    /// The row on a terminal, below [`HEADER`].
+    pub(crate) fn line(&self) -> String {
+        let (case, figure) = (self.text("case"), self.figure());
+        format!(
+            "{case:<42} {figure:>16} {:>8}  {}",
+            self.share(),
+            self.limit()
+        )
+    }
 }
 
-/// The names and values of a flat object of strings, numbers and booleans.
-pub(crate) fn fields(line: &str) -> Option<Vec<(String, String)>> {
-    let mut rest = line.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
-    let mut fields = Vec::new();
-    while !rest.is_empty() {
-        let (name, after) = string(rest)?;
-        let after = after.trim_start().strip_prefix(':')?.trim_start();
-        let (value, after) = match after.starts_with('"') {
-            true => string(after)?,
-            false => {
-                let end = after.find(',').unwrap_or(after.len());
-                (after[..end].trim().to_owned(), &after[end..])
-            }
-        };
-        fields.push((name, value));
-        let after = after.trim_start();
-        rest = match after.strip_prefix(',') {
-            Some(more) => more.trim_start(),
-            None if after.is_empty() => after,
-            None => return None,
-        };
+pub(crate) const HEADER: &str =
+    "case                                                 figure    share  of";
+
+/// A table of one library's figures, with the device that they were measured on.
+pub(crate) fn markdown(rows: &[Row]) -> String {
+    let adapter = rows.first().map(Row::adapter).unwrap_or_default();
+    let mut text =
+        format!("On {adapter}:\n\n| case | figure | share | of |\n| --- | ---: | ---: | --- |\n");
+    for row in rows {
+        let cells = [
+            escaped(row.text("case")),
+            row.figure(),
+            row.share(),
+            row.limit(),
+        ];
+        text += &format!("| {} |\n", cells.join(" | "));
     }
-    Some(fields)
+    text
 }
 
-/// The string at the beginning, and the rest.
-fn string(text: &str) -> Option<(String, &str)> {
-    let inside = text.strip_prefix('"')?;
-    let mut read = String::new();
-    let mut is_escaped = false;
-    for (offset, c) in inside.char_indices() {
-        match c {
-            _ if is_escaped => {
-                read.push(c);
-                is_escaped = false;
-            }
-            '\\' => is_escaped = true,
-            '"' => return Some((read, &inside[offset + 1..])),
-            c => read.push(c),
-        }
+/// Escapes asterisks, which Markdown would interpret.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('*', "\\*").replace('|', "\\|")
+}
+
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", digits(100.0 * share))
+}
+
+/// Three significant digits, without an exponent.
+pub(crate) fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
     }
-    None
+    let magnitude = value.abs().log10().floor() as i32;
+    let decimals = (2 - magnitude).clamp(0, 9) as usize;
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
 }
 
 #[cfg(test)]
@@ -201,38 +136,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_read_with_its_limit() {
-        let line = r#"{"case":"add, \"16M\"","by":"lapidary","adapter":"a","driver":"d","value":1.5e1,
-            "unit":"GB/s","seconds":1e-2,"share":0.25,"limit":"loops, 2 threads","limit_value":60}"#;
-        let row = Row::parse(line).expect("a row");
-        assert_eq!(Row::parse(&row.json()), Some(row.clone()));
-        let figure = row.figure.expect("it was measured");
-        assert_eq!((row.case.as_str(), figure.value), ("add, \"16M\"", 15.0));
-        let limit = figure.limit.expect("the host does it too");
-        assert_eq!(
-            (limit.name.as_str(), limit.share),
-            ("loops, 2 threads", 0.25)
-        );
-    }
-
-    #[test]
-    fn what_was_not_measured_says_why() {
-        let absent = Row::parse(r#"{"case":"a","by":"b","absent":true}"#).expect("a row");
-        assert!(absent.figure.is_none() && absent.error.is_none());
-        let failed = Row::failed("b", "a", "two \"words\"");
-        assert_eq!(Row::parse(&failed.json()), Some(failed));
-    }
-
-    #[test]
-    fn other_lines_are_no_rows() {
-        for line in [
-            "",
-            "{}",
-            "warning: x",
-            "{\"case\":\"a\"}",
-            "{\"case\":\"a\" \"by\":\"b\"}",
-            "{\"case\":\"a",
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (123456.0, "123456"),
+            (1490.4, "1490"),
+            (51.23, "51.2"),
+            (0.4137, "0.414"),
+            (0.05, "0.05"),
+            (62.0, "62"),
+            (0.0, "0"),
         ] {
+            assert_eq!(digits(value), text);
+        }
+    }
+
+    #[test]
+    fn a_row_is_shown_with_its_limit_and_an_error_in_the_place_of_a_figure() {
+        let line = r#"{"case":"add*","by":"lapidary","adapter":"a","driver":"d","value":1.5e1,
+            "unit":"GB/s","seconds":1e-2,"share":0.25,"limit":"loops","limit_value":60}"#;
+        let row = Row::parse(line).expect("a row");
+        assert_eq!((row.seconds(), row.adapter()), (Some(0.01), "a (d)".into()));
+        let failed = Row::failed("lapidary", "sum", "wrong: 1 and not 2");
+        let table = markdown(&[row, failed, Row::missing("lapidary", "b")]);
+        assert!(
+            table.contains("\n| add\\* | 15 GB/s | 25 % | 60 (loops) |\n"),
+            "{table}"
+        );
+        assert!(
+            table.contains("\n| sum | ERROR: wrong: 1 and not 2 | – |  |\n"),
+            "{table}"
+        );
+        assert!(table.contains("\n| b | – | – |  |\n"), "{table}");
+        for line in ["", "{}", "warning: x", "{\"case\":\"a\"}", "{\"case\":\"a"] {
             assert_eq!(Row::parse(line), None, "{line}");
         }
     }

@@ -2,23 +2,22 @@
 
 use std::env;
 
-use crate::process::{capture, command, root, target_dir};
+use crate::process::{Shell, cmd, root, target_dir};
 
 /// The words of this machine that identify its user, longest first.
-pub(crate) struct Private {
+pub(super) struct Private {
     words: Vec<(String, &'static str)>,
 }
 
 impl Private {
     /// Asks the environment and the system for these words.
-    pub(crate) fn of_this_machine() -> Private {
+    pub(super) fn of_this_machine(sh: &Shell) -> Private {
         let variable = |name: &str| env::var(name).ok();
-        let said = |program: &str| capture(&mut command(program)).ok();
         let users = ["USER", "USERNAME", "LOGNAME"].map(variable);
         let hosts = [
             variable("HOSTNAME"),
             variable("COMPUTERNAME"),
-            said("hostname"),
+            cmd!(sh, "hostname").read().ok(),
         ];
         let homes = ["HOME", "USERPROFILE", "CARGO_HOME", "TMPDIR", "TEMP"].map(variable);
         let own = [root(), target_dir()].map(|path| Some(path.display().to_string()));
@@ -41,7 +40,7 @@ impl Private {
     }
 
     /// The text with a placeholder for each word.
-    pub(crate) fn without(&self, text: &str) -> String {
+    pub(super) fn without(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (word, name) in &self.words {
             text = replaced(&text, word, name);
@@ -50,7 +49,7 @@ impl Private {
     }
 
     /// A word that a text still contains, as a whole word.
-    pub(crate) fn found_in(&self, text: &str) -> Option<&str> {
+    pub(super) fn found_in(&self, text: &str) -> Option<&str> {
         let mut words = self.words.iter().map(|(word, _)| word.as_str());
         words.find(|word| places(text, word).next().is_some())
     }

@@ -2,205 +2,145 @@
 //! validation layer, which detects misuse that a tolerant driver accepts. Tests on the simulated
 //! device or of the host's side are left out: their results would be the same.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use super::messages::{AllowList, is_message};
 use crate::apt;
 use crate::driver;
-use crate::process::{Result, Watched, root, run, target_dir, watch};
-use crate::suite::{LIBRARIES, WITH_REDIS, has_nextest, selected_except};
+use crate::process::{Result, Shell, bail, ensure, target_dir, watch};
+use crate::steps::PASSED;
+use crate::suite::tests;
 
 /// Arguments of cargo for the core tests. Skipped modules choose kernels or run each kernel again.
-const CORE: &[&str] = &["--test", "device", "--test", "operations"];
-const NOT_CORE: &[&str] = &["races::", "views::"];
+const CORE: &str = "--test device --test operations";
+const NOT_CORE: &str = "races:: views::";
 
 /// Tests that a second adapter adds little to: its compiler, limits and subgroups meet the same
 /// kernels in the others. Those compile every built-in kernel there, every tile of a product, and
-/// 94 % of the texts. `swiftshader-whole` runs all tests.
-#[rustfmt::skip]
-const NOT_AGAIN: &[&str] = &[
-    // The host's work, and that of the simulation.
-    "dry_run::",
-    "fusion::counts::",
-    "fusion::graphs::expressions_before",
-    "fusion::graphs::interpreted",
-    "fusion::graphs::little",
-    "fusion::graphs::long",
-    "fusion::graphs::operands",
-    "fusion::graphs::thousands",
-    "fusion::interpreted::",
-    "grad::budgets::",
-    "grad::checkpoints::",
-    "grad::custom::",
-    "grad::every::",
-    "grad::kept::a_value_that_is_cheap",
-    "grad::masks::so_they_are_by_the_reference",
-    "grad::optimum::",
-    "grad::saved::",
-    "grad::tape::",
-    "holders::",
-    "limits::",
-    "loader::",
-    "optim::launches::",
-    "optim::refuses::",
-    "optim::resumes::",
-    "parts::",
-    "pressure::",
-    "several::",
-    "simulated",
-    // Programs of operations, whose kernels run one by one in other tests.
-    "differences",
-    "grad::composed::",
-    "gradients_of_gradients",
-    "have_gradients",
-    "torch::",
-    // Sizes and views that choose no other kernel, or change types of operands alone.
-    "a_large_tensor_is_folded",
-    "fusion_changes_neither",
-    "large::the_rows",
-    "long_rows",
-    "long_sums",
-    "narrow_weights_never",
-    "quantized::batches",
-    "repetitions_and_rolls",
-    "transposed_operands",
-    "very_many_that_name",
-    "views_of_a_large",
-    "what_is_padded",
-    "what_names_one",
-];
+/// 94 % of the texts. `swiftshader-whole` runs all tests. These are the host's work, and that of
+/// the simulation, ...
+const NOT_AGAIN: &str = "\
+    dry_run:: fusion::counts:: fusion::graphs::expressions_before fusion::graphs::interpreted \
+    fusion::graphs::little fusion::graphs::long fusion::graphs::operands fusion::graphs::thousands \
+    fusion::interpreted:: grad::budgets:: grad::checkpoints:: grad::custom:: grad::every:: \
+    grad::kept::a_value_that_is_cheap grad::masks::so_they_are_by_the_reference grad::optimum:: \
+    grad::saved:: grad::tape:: holders:: limits:: loader:: optim::launches:: optim::refuses:: \
+    optim::resumes:: parts:: pressure:: several:: simulated";
+
+/// ... programs of operations, whose kernels run one by one in other tests, ...
+const NOT_IN_PROGRAMS: &str =
+    "differences grad::composed:: gradients_of_gradients have_gradients torch::";
+
+/// ... and sizes and views that choose no other kernel, or change types of operands alone.
+const NOT_IN_SIZES: &str = "\
+    a_large_tensor_is_folded fusion_changes_neither large::the_rows long_rows long_sums \
+    narrow_weights_never quantized::batches repetitions_and_rolls transposed_operands \
+    very_many_that_name views_of_a_large what_is_padded what_names_one";
 
 /// The library's own tests that request variants which an adapter would not get. Tests of tiles are
 /// left to the suite and to long runs, because a software adapter compiles them for minutes.
-#[rustfmt::skip]
-const FORCED: &[&str] = &[
-    "ops::attention::",
-    "ops::conv::",
-    "ops::matmul::along_k::",
-    "ops::matmul::tests::chosen::operands_of_half",
-    "ops::matmul::tests::every_variant_ends",
-    "ops::matmul::tests::scaled::",
-    "ops::reduce::",
-    "ops::scan::",
-];
+const FORCED: &str = "\
+    ops::attention:: ops::conv:: ops::matmul::along_k:: \
+    ops::matmul::tests::chosen::operands_of_half ops::matmul::tests::every_variant_ends \
+    ops::matmul::tests::scaled:: ops::reduce:: ops::scan::";
 
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
+/// Makes the layer print its messages even if the program under test collects them too.
+const SETTINGS: &str = "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
+khronos_validation.report_flags = error,warn
+khronos_validation.log_filename = stdout
+";
+
 /// The core tests on SwiftShader only, with the variants that it gets. The whole suite, which
 /// forces all variants, runs on it in `nightly`.
-pub(crate) fn swiftshader() -> Result<String> {
-    let mut tests = selected_except(CORE, &[], &[NOT_CORE, NOT_AGAIN].concat())?;
+pub(crate) fn swiftshader(sh: &Shell) -> Result<String> {
+    let left_out = [NOT_CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES]
+        .map(skip)
+        .concat();
     // Without the simulation and small bindings, on which the suite has run them.
-    tests.env("LAPIDARY_TEST_DEVICES", "adapter");
-    on_swiftshader(tests)?;
-    Ok(String::new())
+    let words = format!("LAPIDARY_TEST_DEVICES=adapter {CORE} --{left_out}");
+    on_swiftshader(sh, &words)
+}
+
+/// Options that leave out tests by these words.
+fn skip(words: &str) -> String {
+    let words = words.split_whitespace();
+    words.map(|word| format!(" --skip {word}")).collect()
 }
 
 /// The whole suite on SwiftShader only.
-pub(crate) fn swiftshader_whole() -> Result<String> {
-    // A step of `ci` installs the server that the others need.
-    on_swiftshader(selected_except(&[], &[], &[WITH_REDIS])?)?;
-    Ok(String::new())
+pub(crate) fn swiftshader_whole(sh: &Shell) -> Result<String> {
+    on_swiftshader(sh, "")
 }
 
-fn core_tests() -> Result<[Command; 2]> {
-    let core = selected_except(CORE, &[], NOT_CORE)?;
-    // Texts of kernels are the same on every adapter.
-    Ok([core, selected_except(LIBRARIES, FORCED, &["valid_shader"])?])
-}
-
-fn on_swiftshader(mut tests: Command) -> Result {
-    let description = driver::swiftshader()?;
-    tests
-        .env("VK_DRIVER_FILES", &description)
-        .env("VK_ICD_FILENAMES", &description);
+fn on_swiftshader(sh: &Shell, words: &str) -> Result<String> {
+    let description = driver::swiftshader(sh)?;
+    let _newer = sh.push_env("VK_DRIVER_FILES", &description);
+    let _older = sh.push_env("VK_ICD_FILENAMES", &description);
     // Most of the time is its compiler's. With each kernel glibc would return memory to the system
     // and ask for it again, which is a tenth or more of the CPU time.
-    tests
-        .env("MALLOC_TOP_PAD_", (64 << 20).to_string())
-        .env("MALLOC_TRIM_THRESHOLD_", (1_u64 << 31).to_string());
-    run(tests.env("LAPIDARY_ADAPTER", "swiftshader"))
+    let variables = "LAPIDARY_ADAPTER=swiftshader MALLOC_TOP_PAD_=67108864 \
+         MALLOC_TRIM_THRESHOLD_=2147483648";
+    tests(sh, &format!("{variables} {words}"))?.run()?;
+    Ok(PASSED)
 }
 
-/// The core tests under the validation layer. Fails on any message that is not on the checked-in
-/// list, and if the layer was not loaded.
-pub(crate) fn validation() -> Result<String> {
-    if apt::is_here() {
-        apt::install(&["vulkan-validationlayers"])?;
-    }
-    let allowed = AllowList::read(&root().join("xtask/validation-allow.txt"))?;
+/// The core tests under the validation layer. Fails on any message, and if the layer was not
+/// loaded.
+pub(crate) fn validation(sh: &Shell) -> Result<String> {
+    apt::install(sh, &["vulkan-validationlayers"])?;
     let settings = target_dir().join("vk_layer_settings.txt");
-    write_settings(&settings)?;
-
+    sh.write_file(&settings, SETTINGS)?;
+    let _settings = sh.push_env("VK_LAYER_SETTINGS_PATH", &settings);
+    // Nextest hides the output of passed tests, which contains the messages. There is no debug info
+    // in the shaders: it names WGSL as the source language, which older layers do not know, and
+    // they would stop reading.
+    let layer = format!(
+        "NEXTEST_SUCCESS_OUTPUT=immediate VK_INSTANCE_LAYERS={LAYER} VK_LOADER_DEBUG=layer \
+         CARGO_TERM_COLOR=never WGPU_DEBUG=0"
+    );
+    let core = format!("{layer} {CORE} --{}", skip(NOT_CORE));
+    // Texts of kernels are the same on every adapter.
+    let forced = format!("{layer} --lib -- {FORCED} --skip valid_shader");
     let (mut lines, mut succeeded) = (Vec::new(), true);
-    for tests in core_tests()? {
-        let output = under_the_layer(tests, &settings)?;
+    for words in [core, forced] {
+        let output = watch(tests(sh, &words)?, |line| {
+            is_message(line) || is_progress(line)
+        })?;
         lines.extend(output.lines);
         succeeded &= output.succeeded;
     }
-
-    let messages: Vec<&String> = lines.iter().filter(|line| is_message(line)).collect();
-    let unknown: Vec<_> = messages
-        .iter()
-        .filter(|message| !allowed.covers(message))
-        .collect();
-    let instances = lines.iter().filter(|line| is_layer_loaded(line)).count();
     if !succeeded {
-        let said = lines.iter().filter(|line| !is_loader_chatter(line));
-        said.for_each(|line| println!("{line}"));
-        return Err("the core tests failed under the validation layer.".into());
+        let told = lines.iter().filter(|line| !is_loader_chatter(line));
+        told.for_each(|line| println!("{line}"));
+        bail!("the core tests failed under the validation layer");
     }
-    if instances == 0 {
-        return Err(format!("no test loaded {LAYER}: is it installed?"));
+    let is_loaded = |line: &&String| line.contains("Insert instance layer") && line.contains(LAYER);
+    let instances = lines.iter().filter(is_loaded).count();
+    ensure!(instances > 0, "no test loaded {LAYER}: is it installed?");
+    let mut messages = lines.iter().filter(|line| is_message(line));
+    match messages.next() {
+        Some(first) => bail!("{} messages, first: {first}", 1 + messages.count()),
+        None => Ok(format!("no messages, layer loaded {instances} times")),
     }
-    if let Some(first) = unknown.first() {
-        return Err(format!(
-            "{} messages of the validation layer, first: {first}",
-            unknown.len()
-        ));
-    }
-    Ok(format!(
-        "{} allowed messages, layer loaded {instances} times",
-        messages.len()
-    ))
 }
 
-fn under_the_layer(mut tests: Command, settings: &Path) -> Result<Watched> {
-    if has_nextest() {
-        // Nextest hides the output of passed tests, which contains the messages.
-        tests.env("NEXTEST_SUCCESS_OUTPUT", "immediate");
-    }
-    tests
-        .env("VK_INSTANCE_LAYERS", LAYER)
-        .env("VK_LAYER_SETTINGS_PATH", settings)
-        .env("VK_LOADER_DEBUG", "layer")
-        // Without debug info in the shaders: it names WGSL as the source language, which older
-        // layers do not know, and they would stop reading.
-        .env("WGPU_DEBUG", "0")
-        .env("CARGO_TERM_COLOR", "never");
-    watch(&mut tests, |line| is_message(line) || is_progress(line))
-}
-
-/// Makes the layer print its messages even if the program under test collects them too.
-fn write_settings(file: &Path) -> Result {
-    const SETTINGS: &str = "\
-        khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\n\
-        khronos_validation.report_flags = error,warn\n\
-        khronos_validation.log_filename = stdout\n";
-    let explain = |error: std::io::Error| format!("{}: {error}.", file.display());
-    fs::create_dir_all(file.parent().expect("it lies in the target folder")).map_err(explain)?;
-    fs::write(file, SETTINGS).map_err(explain)
+/// Whether a line of output is a message of the layer. The colon and the bracket distinguish it
+/// from wgpu's own error of the same name, which tests provoke.
+fn is_message(line: &str) -> bool {
+    let marks = [
+        "VUID-",
+        "Validation Error: [",
+        "Validation Warning: [",
+        "Validation Performance Warning: [",
+    ];
+    marks.iter().any(|mark| line.contains(mark))
 }
 
 /// Whether a line is the progress or the summary of a test runner.
 fn is_progress(line: &str) -> bool {
-    const WORDS: &[&str] = &[
+    let words = [
         "PASS", "FAIL", "SLOW", "LEAK", "SIG", "ABORT", "TIMEOUT", "Summary", "test ",
     ];
-    let line = line.trim_start();
-    WORDS.iter().any(|word| line.starts_with(word))
+    words.iter().any(|word| line.trim_start().starts_with(word))
 }
 
 /// The loader's own log, which is long. The prefix differs between loaders.
@@ -208,6 +148,19 @@ fn is_loader_chatter(line: &str) -> bool {
     line.contains("LAYER:") || line.trim_start().starts_with("DEBUG:")
 }
 
-fn is_layer_loaded(line: &str) -> bool {
-    line.contains("Insert instance layer") && line.contains(LAYER)
+#[cfg(test)]
+mod tests_of_messages {
+    use super::is_message;
+
+    #[test]
+    fn a_message_is_told_from_other_output() {
+        assert!(is_message(
+            "VUID-VkBuffer-size-00912(ERROR): Validation Error: [ … ]"
+        ));
+        assert!(is_message(
+            "UNASSIGNED-x(WARN): Validation Warning: [ UNASSIGNED-x ]"
+        ));
+        assert!(!is_message("Validation Error"));
+        assert!(!is_message("test a_message ... ok"));
+    }
 }

@@ -2,119 +2,87 @@
 //! adapter. Steps that run a kernel again or take long are in `nightly`.
 
 pub(crate) mod adapters;
-pub(crate) mod examples;
+mod examples;
 mod formats;
-mod heap;
 pub(crate) mod hlsl;
-mod messages;
 pub(crate) mod ranks;
-pub(crate) mod redis;
 mod serve;
 pub(crate) mod shaders;
 pub(crate) mod source;
-pub(crate) mod targets;
+mod targets;
 mod terminal;
 mod traces;
 
-use crate::nightly::NIGHTLY;
-use crate::process::Result;
-use crate::steps::{Checks, Step};
+use pico_args::Arguments;
 
-pub(crate) const CI: Checks = Checks {
-    verb: "ci",
-    steps: STEPS,
-};
+use crate::apt;
+use crate::count;
+use crate::process::{Result, Shell};
+use crate::steps::{self, PASSED, Step};
+use crate::suite::tests;
 
 /// Fast checks come first.
+#[rustfmt::skip]
 const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        about: "the source is formatted",
-        run: source::fmt,
-    },
-    Step {
-        name: "tidy",
-        about: "the architecture and the style, without a build",
-        run: source::tidy,
-    },
-    Step {
-        name: "clippy",
-        about: "no warnings, with all features",
-        run: source::clippy,
-    },
-    Step {
-        name: "clippy-examples",
-        about: "the same for the programs of examples/, a workspace of their own",
-        run: source::clippy_examples,
-    },
-    Step {
-        name: "doc",
-        about: "the documentation builds without warnings",
-        run: source::doc,
-    },
-    Step {
-        name: "traces",
-        about: "recorded traces: limits of reserved, moved and evicted bytes and of buffers",
-        run: traces::check,
-    },
-    Step {
-        name: "formats",
-        about: "PyTorch's own tool reads our snapshots, and finds the same totals",
-        run: formats::memory_viz,
-    },
-    Step {
-        name: "heap",
-        about: "the memory's tests with a heap in the host's memory, also on the adapter",
-        run: heap::check,
-    },
-    Step {
-        name: "redis",
-        about: "a Redis server as a tier: slow, full, changed, emptied, restarted (it is installed)",
-        run: redis::check,
-    },
-    Step {
-        name: "swiftshader",
-        about: "the device's and every kernel's tests on SwiftShader",
-        run: adapters::swiftshader,
-    },
-    Step {
-        name: "spirv",
-        about: "a sample of the translated shaders is valid SPIR-V",
-        run: shaders::spirv,
-    },
-    Step {
-        name: "fxc",
-        about: "Microsoft's FXC compiles a sample of the kernels, fast enough (its DLL is downloaded)",
-        run: hlsl::sample,
-    },
-    Step {
-        name: "targets",
-        about: "it compiles for Windows, macOS (each crate alone) and the web",
-        run: targets::check,
-    },
-    Step {
-        name: "examples",
-        about: "the example programs run, learn, and keep within their memory",
-        run: examples::run_all,
-    },
-    Step {
-        name: "mpi",
-        about: "ranks on this machine: sums and training to the bit, bad calls, ranks that die",
-        run: ranks::check,
-    },
-    Step {
-        name: "serve",
-        about: "a server under load: batches, a flood beside a quiet tenant, lost devices (the model is downloaded)",
-        run: serve::check,
-    },
-    Step {
-        name: "top",
-        about: "`lapidary top` in a terminal, beside a program that trains: numbers, keys, the program's end",
-        run: terminal::top,
-    },
+    ("count", "the lines of code of each crate and of the tests, beside those of main",
+        count::check),
+    ("fmt", "the source is formatted",
+        source::fmt),
+    ("tidy", "the architecture and the style, without a build",
+        source::tidy),
+    ("clippy", "no warnings, with all features",
+        source::clippy),
+    ("clippy-examples", "the same for the programs of examples/, a workspace of their own",
+        source::clippy_examples),
+    ("doc", "the documentation builds without warnings",
+        source::doc),
+    ("traces", "recorded traces: limits of reserved, moved and evicted bytes and of buffers",
+        traces::check),
+    ("formats", "PyTorch's own tool reads our snapshots, and finds the same totals",
+        formats::check),
+    ("heap", "the memory's tests with a heap in the host's memory, also on the adapter",
+        heap),
+    ("redis", "a Redis server as a tier: slow, full, changed, emptied, restarted (it is installed)",
+        redis),
+    ("swiftshader", "the device's and every kernel's tests on SwiftShader",
+        adapters::swiftshader),
+    ("spirv", "a sample of the translated shaders is valid SPIR-V",
+        shaders::spirv),
+    ("fxc", "Microsoft's FXC compiles a sample of the kernels, fast enough (its DLL is downloaded)",
+        hlsl::sample),
+    ("targets", "it compiles for Windows, macOS (each crate alone) and the web",
+        targets::check),
+    ("examples", "the example programs run, learn, and keep within their memory",
+        examples::check),
+    ("mpi", "ranks on this machine: sums and training to the bit, bad calls, ranks that die",
+        ranks::check),
+    ("serve", "a server under load: batches, a flood beside a quiet tenant, lost devices (the model \
+        is downloaded)",
+        serve::check),
+    ("top", "`lapidary top` in a terminal, beside a program that trains: numbers, keys, the \
+        program's end",
+        terminal::check),
 ];
 
 /// Runs the selected steps.
-pub(crate) fn ci(args: &[String]) -> Result {
-    CI.run(&NIGHTLY, args)
+pub(crate) fn ci(sh: &Shell, args: Arguments) -> Result<()> {
+    steps::run(sh, STEPS, args)
+}
+
+/// A heap in the host's memory: the tests of memory, and some on the adapter. These evict to such a
+/// heap, under a small budget, although the adapter shares the host's memory.
+fn heap(sh: &Shell) -> Result<String> {
+    let heap = "LAPIDARY_HOST_HEAP=on";
+    tests(sh, &format!("{heap} --test memory"))?.run()?;
+    let tight = format!("{heap} LAPIDARY_BUDGET=512KiB --test device -- custom_kernels::");
+    tests(sh, &tight)?.run()?;
+    Ok(PASSED)
+}
+
+/// A Redis server as a tier of evicted tensors. The tests start servers of their own, and the
+/// client changes values behind the engine's back. The suite leaves them out.
+fn redis(sh: &Shell) -> Result<String> {
+    apt::install(sh, &["redis-server", "redis-tools"])?;
+    tests(sh, "--test memory -- stores::redis:: --ignored")?.run()?;
+    Ok(PASSED)
 }

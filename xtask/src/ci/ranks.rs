@@ -1,72 +1,50 @@
 //! `lapidary-mpi`, which needs an MPI and libclang: lints, documentation, and tests that start
 //! ranks by `mpirun` on this machine.
 
-use std::env;
-
-use super::source::of_examples;
+use super::source::{DENIED, EXAMPLES};
 use crate::apt;
-use crate::driver::cargo_with_gpu;
-use crate::model::manifest;
-use crate::process::{Result, run, target_dir};
+use crate::driver::ensure_gpu;
+use crate::process::{Result, Shell, cmd};
+use crate::suite::without_optimizer;
 
-const PACKAGES: &[&str] = &["openmpi-bin", "libopenmpi-dev", "libclang-dev"];
-const MPICH_PACKAGES: &[&str] = &["mpich", "libmpich-dev", "libclang-dev"];
 const CRATE: [&str; 2] = ["--package", "lapidary-mpi"];
 
-/// Installs what the crate needs to be built, where this can be done. Elsewhere it may be there.
-pub(crate) fn install() -> Result {
-    match apt::is_here() {
-        true => apt::install(PACKAGES),
-        false => Ok(()),
-    }
+/// Installs what the crate needs to be built, where this can be done.
+pub(crate) fn install(sh: &Shell) -> Result<()> {
+    apt::install(sh, &["openmpi-bin", "libopenmpi-dev", "libclang-dev"])
 }
 
-pub(crate) fn check() -> Result<String> {
-    install()?;
-    let mut clippy = of_examples(&["clippy", "--all-targets"]);
-    run(clippy.args(CRATE).args(["--", "-D", "warnings"]))?;
-    let mut doc = of_examples(&["doc", "--no-deps"]);
-    run(doc.args(CRATE).env("RUSTDOCFLAGS", "-D warnings"))?;
-    test(&[])?;
-    run(of_examples(&["test", "--doc"]).args(CRATE))?;
+pub(crate) fn check(sh: &Shell) -> Result<String> {
+    install(sh)?;
+    let options = &[CRATE, EXAMPLES].concat();
+    cmd!(sh, "cargo clippy --all-targets {options...}")
+        .args(DENIED)
+        .run()?;
+    let doc = cmd!(sh, "cargo doc --no-deps {options...}");
+    doc.env("RUSTDOCFLAGS", "-D warnings").run()?;
+    test(sh)?;
+    cmd!(sh, "cargo test --doc {options...}").run()?;
     Ok("sums, training, bad calls and dead ranks".into())
 }
 
 /// The tests with the other MPI.
-pub(crate) fn mpich() -> Result<String> {
-    if apt::is_here() {
-        apt::install(MPICH_PACKAGES)?;
-    }
+pub(crate) fn mpich(sh: &Shell) -> Result<String> {
+    apt::install(sh, &["mpich", "libmpich-dev", "libclang-dev"])?;
     // The bindings are built for one MPI, and cargo does not see that the other is wanted.
-    forget_bindings()?;
-    let tested = test(&[
-        ("MPICC", "mpicc.mpich"),
-        ("LAPIDARY_MPIRUN", "mpirun.mpich"),
-    ]);
-    forget_bindings()?;
-    tested?;
-    Ok("the same with MPICH".into())
+    let forget = cmd!(sh, "cargo clean --package mpi-sys --package mpi").args(EXAMPLES);
+    forget.run()?;
+    let _mpicc = sh.push_env("MPICC", "mpicc.mpich");
+    let _mpirun = sh.push_env("LAPIDARY_MPIRUN", "mpirun.mpich");
+    let tested = test(sh);
+    forget.run()?;
+    tested.map(|()| "the same with MPICH".into())
 }
 
 /// Runs the tests, of which one starts the example.
-fn test(variables: &[(&str, &str)]) -> Result {
-    for args in [
-        &["build", "--example", "train"][..],
-        &["test", "--lib", "--tests"],
-    ] {
-        let mut cargo = cargo_with_gpu()?;
-        cargo.args(args).arg("--manifest-path").arg(manifest());
-        cargo.args(CRATE).env("CARGO_TARGET_DIR", target_dir());
-        if env::var_os("GALLIVM_PERF").is_none() {
-            // As in the suite: most of the time is lavapipe's compiler.
-            cargo.env("GALLIVM_PERF", "nopt");
-        }
-        run(cargo.envs(variables.iter().copied()))?;
-    }
-    Ok(())
-}
-
-fn forget_bindings() -> Result {
-    let mut clean = of_examples(&["clean", "--package", "mpi-sys"]);
-    run(clean.args(["--package", "mpi"]))
+fn test(sh: &Shell) -> Result<()> {
+    ensure_gpu(sh)?;
+    let options = &[CRATE, EXAMPLES].concat();
+    cmd!(sh, "cargo build --example train {options...}").run()?;
+    let tests = cmd!(sh, "cargo test --lib --tests {options...}");
+    Ok(without_optimizer(sh, tests).run()?)
 }

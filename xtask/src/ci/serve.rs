@@ -1,9 +1,11 @@
 //! `examples/serve` under load on the loopback: what batching gains, what a flood costs others, and
 //! what clients see of a lost device.
 
-use crate::line::Line;
+use std::thread;
+use std::time::Duration;
+
 use crate::load::{self, LOUD, Load, Program, QUIET};
-use crate::process::Result;
+use crate::process::{Result, Shell, ensure};
 
 /// Least throughput of batches, relative to one request at a time.
 const LEAST_GAIN: f64 = 3.0;
@@ -39,35 +41,34 @@ const CALM: Load = Load {
     ..ONE
 };
 
-pub(crate) fn check() -> Result<String> {
-    load::prepare()?;
-    let rounds = rounds()?;
-    let losses = losses()?;
-    Ok(format!("{rounds}; {losses}"))
-}
-
-fn rounds() -> Result<String> {
-    let server = Program::start(&[])?;
+pub(crate) fn check(sh: &Shell) -> Result<String> {
+    load::prepare(sh)?;
+    let server = Program::start(sh, &[])?;
     let address = &server.address;
     for path in ["/health/live", "/health/ready"] {
-        load::page(address, path)?;
+        load::page(sh, address, path)?;
     }
     // The server finds out how large a batch may be.
-    MANY.run(address)?;
+    MANY.run(sh, address)?;
     let (mut gain, mut delay) = (0.0_f64, f64::INFINITY);
     for _ in 0..ROUNDS {
-        let (one, many) = (ONE.run(address)?, MANY.run(address)?);
-        let alone = CALM.run(address)?;
-        let flood = FLOOD.start(address)?;
+        let (one, many) = (ONE.run(sh, address)?, MANY.run(sh, address)?);
+        let alone = CALM.run(sh, address)?;
+        let flood = FLOOD.start(sh, address)?;
         // The flood has filled its queue when the other begins.
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        let beside = CALM.run(address)?;
+        thread::sleep(Duration::from_secs(1));
+        let beside = CALM.run(sh, address)?;
         let flood = flood.end()?;
-        let refused = [one.full, many.full, alone.full, beside.full];
-        let lost = [one, many, alone, beside, flood].map(|found| found.unavailable);
-        if refused.iter().chain(&lost).any(|&count| count > 0.0) || flood.full == 0.0 {
-            return Err("others than the flood were refused, or the flood was not.".into());
-        }
+        let is_full = [one, many, alone, beside]
+            .iter()
+            .any(|found| found.full > 0.0);
+        let is_lost = [one, many, alone, beside, flood]
+            .iter()
+            .any(|found| found.unavailable > 0.0);
+        ensure!(
+            !is_full && !is_lost && flood.full > 0.0,
+            "others than the flood were refused, or the flood was not"
+        );
         gain = gain.max(many.per_second / one.per_second);
         delay = delay.min(beside.p95_ms / alone.p95_ms);
         println!("gain {gain:.2}, delay {delay:.2}");
@@ -75,45 +76,35 @@ fn rounds() -> Result<String> {
             break;
         }
     }
-    let metrics = load::page(address, "/metrics")?;
+    let metrics = load::page(sh, address, "/metrics")?;
     for name in [
         "serve_batch_texts_count",
         "lapidary_share_bytes",
         "serve_pauses_total",
     ] {
-        if !metrics.contains(name) {
-            return Err(format!("the metrics have no {name}."));
-        }
+        ensure!(metrics.contains(name), "the metrics have no {name}");
     }
-    let lines = server.stop()?;
-    Line::last("serve", &lines)?.expect("losses", "0")?;
-    if gain < LEAST_GAIN || delay > MOST_DELAY {
-        return Err(format!(
-            "batches have {gain:.2} times the throughput of one request at a time, at least \
-             {LEAST_GAIN}; a flood makes a quiet tenant's p95 {delay:.2} times as long, at most \
-             {MOST_DELAY}."
-        ));
-    }
-    Ok(format!(
-        "batches of short texts {gain:.1} x, beside a flood {delay:.2} x"
-    ))
-}
+    server.stop(sh, "losses is 0")?;
+    ensure!(
+        gain >= LEAST_GAIN && delay <= MOST_DELAY,
+        "batches have {gain:.2} times the throughput of one request at a time, at least \
+         {LEAST_GAIN}; a flood makes a quiet tenant's p95 {delay:.2} times as long, at most \
+         {MOST_DELAY}"
+    );
 
-/// A device that is lost all the time costs no request.
-fn losses() -> Result<String> {
-    let server = Program::start(&["--lose-every", "20"])?;
-    let found = Load {
+    // A device that is lost all the time costs no request.
+    let server = Program::start(sh, &["--lose-every", "20"])?;
+    let few = Load {
         connections: 8,
         ..ONE
     };
-    let found = found.run(&server.address)?;
-    if found.unavailable + found.full > 0.0 {
-        return Err("requests were refused after a device loss.".into());
-    }
-    let lines = server.stop()?;
-    let line = Line::last("serve", &lines)?;
-    match line.number("losses")? {
-        losses if losses >= 1.0 => Ok(format!("{losses} devices lost")),
-        _ => line.complain("has no loss"),
-    }
+    let found = few.run(sh, &server.address)?;
+    ensure!(
+        found.unavailable + found.full == 0.0,
+        "requests were refused after a device loss"
+    );
+    server.stop(sh, "losses >= 1")?;
+    Ok(format!(
+        "batches of short texts {gain:.1} x, beside a flood {delay:.2} x"
+    ))
 }

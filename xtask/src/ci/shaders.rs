@@ -2,96 +2,79 @@
 //! reference validator reads SPIR-V. The checks of HLSL are in `hlsl`.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
 
 use crate::apt;
-use crate::process::{Result, capture, command, run, target_dir};
-use crate::suite::selected;
-
-/// Tests with this word in their names translate every shader.
-const TRANSLATING_NAMES: &[&str] = &["shader"];
-
-/// The variable with the folder for translations.
-const DUMP: &str = "LAPIDARY_SHADER_DUMP";
+use crate::process::{Context, Result, Shell, cmd, emptied, ensure};
+use crate::suite::tests;
 
 /// Modules of each kernel in the sample.
 const SAMPLE: usize = 64;
 
 /// Validates a sample of the modules.
-pub(crate) fn spirv() -> Result<String> {
-    check(SAMPLE)
+pub(crate) fn spirv(sh: &Shell) -> Result<String> {
+    check(sh, SAMPLE)
 }
 
 /// Validates every module.
-pub(crate) fn spirv_whole() -> Result<String> {
-    check(usize::MAX)
+pub(crate) fn spirv_whole(sh: &Shell) -> Result<String> {
+    check(sh, usize::MAX)
 }
 
-/// Validates; also fails if there are no modules.
-fn check(most_of_a_kernel: usize) -> Result<String> {
-    if apt::is_here() {
-        apt::install(&["spirv-tools"])?;
-    }
-    let folder = translated()?;
-    let all = texts(&folder, ".spv")?;
+fn check(sh: &Shell, most_of_a_kernel: usize) -> Result<String> {
+    apt::install(sh, &["spirv-tools"])?;
+    let all = texts(&translated(sh)?, ".spv")?;
     let modules = sampled(&all, most_of_a_kernel)?;
-    let share =
-        thread::available_parallelism().map_or(1, |threads| modules.len().div_ceil(threads.get()));
-    let faults = thread::scope(|scope| {
-        let faults_of = |some: &[PathBuf]| -> Vec<String> {
-            some.iter()
-                .filter_map(|module| validate(module).err())
-                .collect()
-        };
-        let shares: Vec<_> = (modules.chunks(share.max(1)))
-            .map(|some| scope.spawn(move || faults_of(some)))
-            .collect();
-        let joined = shares.into_iter().map(|share| share.join());
-        joined.collect::<thread::Result<Vec<_>>>()
-    });
-    let faults = faults
-        .map_err(|_| "a thread that validates panicked.")?
-        .concat();
-    for fault in &faults {
-        eprintln!("{fault}");
+    let mut by_version: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for module in &modules {
+        let name = module.display().to_string();
+        let version = environment(&fs::read(module)?);
+        let version = version.with_context(|| format!("{name} is no SPIR-V"))?;
+        by_version.entry(version).or_default().push(name);
     }
-    match (modules.len(), faults.len()) {
-        (0, _) => Err(format!("no test wrote a shader to {}.", folder.display())),
-        (count, 0) => Ok(format!("{count} of {} shaders", all.len())),
-        (count, faults) => Err(format!("{faults} of {count} shaders are not valid.")),
+    let threads = thread::available_parallelism()?.to_string();
+    for (version, names) in by_version {
+        // It goes on after a fault, and then fails.
+        let validate = "-0 -n 1 spirv-val --target-env".split(' ');
+        let all = cmd!(sh, "xargs -P {threads} {validate...} {version}");
+        all.stdin(names.join("\0"))
+            .run()
+            .context("shaders are not valid; see above")?;
     }
+    Ok(format!("{} of {} shaders", modules.len(), all.len()))
 }
 
 /// The folder with the translations of all shaders. If a run of the suite wrote them, an
 /// environment variable names it. Otherwise the tests that translate run once for all steps.
-pub(crate) fn translated() -> Result<PathBuf> {
-    static WRITTEN: OnceLock<Result<PathBuf>> = OnceLock::new();
-    let write = || {
-        if let Some(folder) = env::var_os(DUMP) {
-            return Ok(folder.into());
-        }
-        let folder = target_dir().join("shaders");
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-        let mut tests = selected(&[], TRANSLATING_NAMES)?;
-        run(tests.env(DUMP, &folder))?;
-        Ok(folder)
-    };
-    WRITTEN.get_or_init(write).clone()
+pub(crate) fn translated(sh: &Shell) -> Result<PathBuf> {
+    static WRITTEN: OnceLock<PathBuf> = OnceLock::new();
+    const VARIABLE: &str = "LAPIDARY_SHADER_DUMP";
+    if let Some(folder) = std::env::var_os(VARIABLE) {
+        return Ok(folder.into());
+    }
+    if let Some(folder) = WRITTEN.get() {
+        return Ok(folder.clone());
+    }
+    let folder = emptied(sh, "shaders")?;
+    // Tests with this word in their names translate every shader.
+    tests(sh, "-- shader")?.env(VARIABLE, &folder).run()?;
+    Ok(WRITTEN.get_or_init(|| folder).clone())
 }
 
 /// The files of a folder with this ending, in order.
 pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
-    let files = fs::read_dir(folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let paths = files.flatten().map(|file| file.path());
-    let mut texts: Vec<_> = paths
-        .filter(|path| path.to_string_lossy().ends_with(ending))
-        .collect();
+    let files = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut texts: Vec<_> = files.flatten().map(|file| file.path()).collect();
+    texts.retain(|path| path.to_string_lossy().ends_with(ending));
     texts.sort();
+    ensure!(
+        !texts.is_empty(),
+        "no test wrote a *{ending} to {}",
+        folder.display()
+    );
     Ok(texts)
 }
 
@@ -100,9 +83,10 @@ pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 pub(crate) fn sampled(all: &[PathBuf], most: usize) -> Result<Vec<PathBuf>> {
     let mut kernels: BTreeMap<String, Vec<(u64, &PathBuf)>> = BTreeMap::new();
     for path in all {
-        let length = fs::metadata(path).map_err(|error| format!("{}: {error}.", path.display()))?;
-        let texts = kernels.entry(kernel_of(path)).or_default();
-        texts.push((length.len(), path));
+        kernels
+            .entry(kernel_of(path))
+            .or_default()
+            .push((fs::metadata(path)?.len(), path));
     }
     let mut chosen = Vec::new();
     for mut texts in kernels.into_values() {
@@ -130,23 +114,11 @@ pub(crate) fn kernel_of(path: &Path) -> String {
     }
 }
 
-fn validate(module: &Path) -> Result {
-    let bytes = fs::read(module).map_err(|error| format!("{}: {error}.", module.display()))?;
-    let environment = environment(&bytes).ok_or(format!("{} is no SPIR-V.", module.display()))?;
-    capture(
-        command("spirv-val")
-            .args(["--target-env", environment])
-            .arg(module),
-    )
-    .map(drop)
-}
-
 /// The oldest Vulkan version whose drivers accept a module of this version. Older ones are
 /// stricter.
 fn environment(module: &[u8]) -> Option<&'static str> {
-    const MAGIC: [u8; 4] = [0x03, 0x02, 0x23, 0x07];
     match module {
-        [a, b, c, d, 0, minor, 1, 0, ..] if [*a, *b, *c, *d] == MAGIC => Some(match minor {
+        [0x03, 0x02, 0x23, 0x07, 0, minor, 1, 0, ..] => Some(match minor {
             0..=3 => "vulkan1.1",
             4 => "vulkan1.1spv1.4",
             5 => "vulkan1.2",
@@ -158,9 +130,7 @@ fn environment(module: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use super::{environment, kernel_of, spread};
+    use super::*;
 
     #[test]
     fn the_environment_follows_the_version_in_the_header() {

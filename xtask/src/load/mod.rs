@@ -2,32 +2,26 @@
 
 mod program;
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::apt;
-use crate::driver::cargo_with_gpu;
+use crate::ci::source::EXAMPLES;
+use crate::driver::ensure_gpu;
 use crate::line::Line;
 use crate::model;
-use crate::process::{Result, capture, command, run, target_dir};
+use crate::process::{Cmd, Context, Result, Shell, cmd, target_dir};
 
 pub(crate) use program::Program;
 
-/// The requests, in the language of wrk.
-const SCRIPT: &str = include_str!("load.lua");
-
-/// The tenants: names and keys.
-pub(crate) const LOUD: (&str, &str) = ("loud", "the-key-of-loud-0");
-pub(crate) const QUIET: (&str, &str) = ("quiet", "the-key-of-quiet-0");
-pub(crate) const LONG: (&str, &str) = ("long", "the-key-of-long-0");
+/// The tenants. The key of one is `the-key-of-NAME-0`.
+pub(crate) const LOUD: &str = "loud";
+pub(crate) const QUIET: &str = "quiet";
+pub(crate) const LONG: &str = "long";
 
 /// One load: who asks how, on how many connections, for how long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    pub(crate) tenant: (&'static str, &'static str),
+    pub(crate) tenant: &'static str,
     pub(crate) connections: u32,
     pub(crate) seconds: u64,
     /// Words of a text.
@@ -37,82 +31,81 @@ pub(crate) struct Load {
 }
 
 /// Installs wrk and the model, and runs the tests of the server, which builds it too.
-pub(crate) fn prepare() -> Result {
-    apt::install(&["wrk"])?;
-    model::fetched()?;
-    let folder = folder();
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}.", folder.display()))?;
-    let tenants =
-        [LOUD, QUIET, LONG].map(|(name, key)| format!(r#"{{"name": "{name}", "key": "{key}"}}"#));
-    write("tenants.json", &format!("[{}]", tenants.join(", ")))?;
-    write("load.lua", SCRIPT)?;
-    let mut test = cargo_with_gpu()?;
-    test.args(["test", "--package", "serve", "--manifest-path"]);
-    run(test
-        .arg(model::manifest())
-        .env("CARGO_TARGET_DIR", target_dir()))
+pub(crate) fn prepare(sh: &Shell) -> Result<()> {
+    apt::install(sh, &["wrk", "curl"])?;
+    model::fetch(sh)?;
+    let tenants = [LOUD, QUIET, LONG]
+        .map(|name| serde_json::json!({ "name": name, "key": format!("the-key-of-{name}-0") }));
+    sh.write_file(tenants_file(), serde_json::to_string(&tenants)?)?;
+    ensure_gpu(sh)?;
+    Ok(cmd!(sh, "cargo test --package serve")
+        .args(EXAMPLES)
+        .run()?)
 }
 
-fn folder() -> std::path::PathBuf {
-    target_dir().join("load")
-}
-
-fn write(name: &str, text: &str) -> Result {
-    let path = folder().join(name);
-    fs::write(&path, text).map_err(|error| format!("{}: {error}.", path.display()))
+fn tenants_file() -> std::path::PathBuf {
+    target_dir().join("load-tenants.json")
 }
 
 impl Load {
-    fn command(&self, address: &str) -> Command {
-        let mut wrk = command("wrk");
-        wrk.args(["--threads", "1", "--timeout", "30s", "--connections"]);
-        wrk.args([self.connections.to_string(), "--duration".into()]);
-        wrk.args([format!("{}s", self.seconds), "--script".into()]);
-        wrk.arg(folder().join("load.lua"));
-        wrk.arg(format!("http://{address}"));
-        wrk.env("KEY", self.tenant.1);
-        wrk.env("WORDS", self.words.to_string());
-        wrk.env("PAUSE", self.pause_ms.to_string());
-        wrk
-    }
-
-    /// Runs it to its end.
-    pub(crate) fn run(&self, address: &str) -> Result<Found> {
-        Found::read(self, &capture(&mut self.command(address))?)
+    fn command<'a>(&self, sh: &'a Shell, address: &str) -> Cmd<'a> {
+        let Load {
+            tenant,
+            connections,
+            seconds,
+            words,
+            pause_ms,
+        } = self;
+        let [connections, seconds] = [connections.to_string(), format!("{seconds}s")];
+        let script = "xtask/src/load/load.lua";
+        let wrk = cmd!(
+            sh,
+            "wrk --threads 1 --timeout 30s --connections {connections}"
+        );
+        let wrk = wrk.args(["--duration", &seconds, "--script", script]);
+        let wrk = wrk.arg(format!("http://{address}"));
+        let wrk = wrk.env("KEY", format!("the-key-of-{tenant}-0"));
+        wrk.env("WORDS", words.to_string())
+            .env("PAUSE", pause_ms.to_string())
     }
 
     /// Starts it beside others.
-    pub(crate) fn start(self, address: &str) -> Result<Running> {
-        let child = self.command(address).stdout(Stdio::piped()).spawn();
-        match child {
-            Ok(child) => Ok(Running { load: self, child }),
-            Err(error) => Err(format!("`wrk` cannot be run: {error}.")),
-        }
+    pub(crate) fn start(self, sh: &Shell, address: &str) -> Result<Running> {
+        let mut command = Command::from(self.command(sh, address));
+        let child = command.stdout(Stdio::piped()).spawn();
+        Ok(Running {
+            load: self,
+            child: Some(child.context("wrk")?),
+        })
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(self, sh: &Shell, address: &str) -> Result<Found> {
+        self.start(sh, address)?.end()
     }
 }
 
-/// A load under way.
+/// A load under way, which is killed if this is dropped.
 pub(crate) struct Running {
     load: Load,
-    child: Child,
+    child: Option<Child>,
 }
 
 impl Running {
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Result<Found> {
-        let mut text = String::new();
-        if let Some(mut out) = self.child.stdout.take() {
-            let read = out.read_to_string(&mut text);
-            read.map_err(|error| format!("wrk says nothing: {error}."))?;
-        }
-        Found::read(&self.load, &text)
+        let child = self.child.take().context("it has ended already")?;
+        let out = child.wait_with_output()?.stdout;
+        Found::read(&self.load, &String::from_utf8_lossy(&out))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -131,78 +124,21 @@ impl Found {
     fn read(load: &Load, text: &str) -> Result<Found> {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let line = Line::last("load", &lines)?;
-        let Load {
-            tenant: (name, _),
-            connections,
-            ..
-        } = load;
         let last = text.lines().last().unwrap_or_default();
-        println!("{name}, {connections} connections, {last}");
-        for key in ["other", "without_retry_after", "broken"] {
-            line.expect(key, "0")?;
-        }
-        let found = Found {
+        println!("{}, {} connections, {last}", load.tenant, load.connections);
+        line.expect("other is 0, without_retry_after is 0, broken is 0, ok > 0")?;
+        Ok(Found {
             ok: line.number("ok")?,
             full: line.number("full")?,
             unavailable: line.number("unavailable")?,
             per_second: line.number("per_second")?,
             p95_ms: line.number("p95_ms")?,
-        };
-        match found.ok > 0.0 {
-            true => Ok(found),
-            false => line.complain("has no answer"),
-        }
+        })
     }
 }
 
-/// Sends bytes to the server, and returns what it answers until it closes the connection.
-pub(crate) fn talk(address: &str, bytes: &[u8]) -> Result<String> {
-    let explain = |error: std::io::Error| format!("{address}: {error}.");
-    let mut stream = TcpStream::connect(address).map_err(explain)?;
-    stream
-        .set_read_timeout(Some(Duration::from_secs(30)))
-        .map_err(explain)?;
-    stream.write_all(bytes).map_err(explain)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).map_err(explain)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
-}
-
-/// The page at a path.
-pub(crate) fn page(address: &str, path: &str) -> Result<String> {
-    let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    let answer = talk(address, head.as_bytes())?;
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
-        _ => Err(format!("{path} answers: {answer}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_that_no_client_should_get_are_found() {
-        let good = "load: ok=9 full=2 unavailable=0 other=0 without_retry_after=0 broken=0 \
-                    per_second=1.5 p50_ms=2.00 p95_ms=3.25";
-        let load = Load {
-            tenant: QUIET,
-            connections: 1,
-            seconds: 1,
-            words: 1,
-            pause_ms: 0,
-        };
-        let found = Found::read(&load, good).expect("a good line");
-        assert_eq!((found.full, found.p95_ms), (2.0, 3.25));
-        for [from, to] in [
-            ["other=0", "other=1"],
-            ["without_retry_after=0", "without_retry_after=1"],
-            ["broken=0", "broken=3"],
-            ["ok=9", "ok=0"],
-            ["p95_ms=3.25", "p95_ms=nan"],
-        ] {
-            assert!(Found::read(&load, &good.replace(from, to)).is_err(), "{to}");
-        }
-    }
+/// The page of the server at a path.
+pub(crate) fn page(sh: &Shell, address: &str, path: &str) -> Result<String> {
+    let url = format!("http://{address}{path}");
+    Ok(cmd!(sh, "curl --silent --show-error --fail --max-time 30 {url}").read()?)
 }

@@ -3,12 +3,12 @@
 use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use crate::driver::with_gpu;
+use crate::line::Line;
 use crate::model;
-use crate::process::{Result, command, run_quietly, target_dir};
+use crate::process::{Context, Result, Shell, bail, cmd, ensure, target_dir};
 
 /// A running server, which is killed if this is dropped.
 pub(crate) struct Program {
@@ -20,20 +20,20 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts the server on a free port, and waits until it listens.
-    pub(crate) fn start(args: &[&str]) -> Result<Program> {
-        let file = target_dir()
-            .join("debug")
-            .join(format!("serve{EXE_SUFFIX}"));
-        let mut serve = with_gpu(command(&file.display().to_string()))?;
-        serve.args(["--address", "127.0.0.1:0", "--tenants"]);
-        serve.arg(super::folder().join("tenants.json"));
-        serve.args(args).env("EMBED_MODEL", model::folder());
+    pub(crate) fn start(sh: &Shell, args: &[&str]) -> Result<Program> {
+        let (file, tenants) = (format!("debug/serve{EXE_SUFFIX}"), super::tenants_file());
+        let file = target_dir().join(file);
+        let serve = cmd!(
+            sh,
+            "{file} --address 127.0.0.1:0 --tenants {tenants} {args...}"
+        );
         // As its README tells operators: otherwise glibc keeps memory for each thread.
-        serve.env("MALLOC_ARENA_MAX", "2");
-        let child = serve.stdout(Stdio::piped()).spawn();
-        let child = child.map_err(|error| format!("`serve` cannot be run: {error}."))?;
+        let serve = serve
+            .env("EMBED_MODEL", model::folder())
+            .env("MALLOC_ARENA_MAX", "2");
+        let child = Command::from(serve).stdout(Stdio::piped()).spawn();
         let mut program = Program {
-            child,
+            child: child.context("`serve`")?,
             address: String::new(),
             rest: None,
         };
@@ -41,7 +41,7 @@ impl Program {
             .child
             .stdout
             .take()
-            .ok_or("`serve` has no output.")?;
+            .context("`serve` has no output")?;
         let mut lines = BufReader::new(out).lines().map_while(std::io::Result::ok);
         for line in lines.by_ref() {
             println!("{line}");
@@ -51,33 +51,31 @@ impl Program {
                 return Ok(program);
             }
         }
-        Err("`serve` ended before it listened.".into())
+        bail!("`serve` ended before it listened")
     }
 
     /// The resident memory of the process. Only Linux tells.
     pub(crate) fn resident_bytes(&self) -> Result<f64> {
         let path = format!("/proc/{}/status", self.child.id());
-        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}."))?;
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        let kib: Option<f64> = kib.and_then(|kib| kib.parse().ok());
-        Ok(kib.ok_or(format!("{path} has no VmRSS."))? * 1024.0)
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
+        Ok(kib.with_context(|| format!("{path} has no VmRSS"))? * 1024.0)
     }
 
-    /// Asks it to stop, as a system does, and returns its last lines.
-    pub(crate) fn stop(mut self) -> Result<Vec<String>> {
-        run_quietly(command("kill").args(["-TERM", &self.child.id().to_string()]))?;
-        let status = self
-            .child
-            .wait()
-            .map_err(|error| format!("`serve`: {error}."))?;
-        let rest = self.rest.take().map(JoinHandle::join);
-        let lines = rest.and_then(std::result::Result::ok).unwrap_or_default();
+    /// Asks it to stop, as a system does, and checks the conditions on its last line.
+    pub(crate) fn stop(mut self, sh: &Shell, conditions: &str) -> Result<()> {
+        let id = self.child.id().to_string();
+        cmd!(sh, "kill -TERM {id}").run()?;
+        let status = self.child.wait()?;
+        let lines = self
+            .rest
+            .take()
+            .and_then(|rest| rest.join().ok())
+            .unwrap_or_default();
         lines.iter().for_each(|line| println!("{line}"));
-        match status.success() {
-            true => Ok(lines),
-            false => Err(format!("`serve` ended with {status}.")),
-        }
+        ensure!(status.success(), "`serve` ended with {status}");
+        Line::last("serve", &lines)?.expect(conditions)
     }
 }
 

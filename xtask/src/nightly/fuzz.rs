@@ -1,102 +1,79 @@
 //! `fuzz` and `miri`, which need nightly Rust. If rustup cannot install it, the table says so.
 
 use std::env;
-use std::path::Path;
-use std::process::Command;
 
 use crate::apt;
-use crate::process::{Result, capture, cargo, command, has_cargo_command, root, run, target_dir};
-
-/// Default duration of each target.
-const SECONDS: &str = "600";
-const SECONDS_VARIABLE: &str = "LAPIDARY_FUZZ_SECONDS";
+use crate::process::{Cmd, Result, Shell, cmd, ensure, has, root, target_dir};
+use crate::steps::PASSED;
 
 /// Runs every target of `fuzz/`, from its seeds and from what earlier runs here have found.
-pub(super) fn all() -> Result<String> {
-    if let Err(sentence) = install_nightly(&[]) {
-        return Ok(format!(
-            "NOT RUN, there is no nightly Rust here: {sentence}"
-        ));
+pub(super) fn all(sh: &Shell) -> Result<String> {
+    if let Err(error) = install_nightly(sh, &[]) {
+        return Ok(format!("NOT RUN, there is no nightly Rust here: {error}"));
     }
     // libFuzzer needs a C++ compiler.
-    if apt::is_here() {
-        apt::install(&["g++"])?;
+    apt::install(sh, &["g++"])?;
+    // Our own cargo-fuzz, if the system has none.
+    let folder = target_dir().join("cargo-fuzz");
+    if !has(sh, "cargo", &["fuzz", "--version"]) && !folder.join("bin").is_dir() {
+        cmd!(sh, "cargo install --locked cargo-fuzz --root {folder}").run()?;
     }
-    let bin = cargo_fuzz()?;
-    let seconds = env::var(SECONDS_VARIABLE).unwrap_or(SECONDS.into());
-    let listed = capture(fuzz(&bin)?.arg("list"))?;
+    let mut path = vec![folder.join("bin")];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    let _path = sh.push_env("PATH", env::join_paths(path)?);
+
+    let seconds = sh.var("LAPIDARY_FUZZ_SECONDS").unwrap_or("600".into());
+    let listed = nightly_cargo(sh).args(["fuzz", "list"]).read()?;
     let targets: Vec<&str> = listed.lines().collect();
     let mut failed = Vec::new();
     for target in &targets {
-        if let Err(sentence) = run_one(&bin, target, &seconds) {
-            eprintln!("{sentence}");
-            failed.push(*target);
+        let outputs = target_dir().join("fuzz");
+        // New inputs go to the first folder, so the seeds come second.
+        let found = sh.create_dir(outputs.join("corpus").join(target))?;
+        let seeds = root().join("fuzz/corpus").join(target);
+        let fuzz = nightly_cargo(sh)
+            .args(["fuzz", "run", target, "--target-dir"])
+            .arg(outputs);
+        let fuzz = fuzz
+            .arg(found)
+            .arg(seeds)
+            .arg("--")
+            .arg(format!("-max_total_time={seconds}"));
+        if let Err(error) = fuzz.run() {
+            eprintln!("{error}");
+            failed.push(target);
         }
     }
-    match failed.is_empty() && !targets.is_empty() {
-        true => Ok(format!("{} for {seconds} s each", targets.join(", "))),
-        false => Err(format!(
-            "of {} targets failed {failed:?}; fuzz/artifacts has the inputs.",
-            targets.len()
-        )),
-    }
-}
-
-fn run_one(bin: &Path, target: &str, seconds: &str) -> Result {
-    let found = target_dir().join("fuzz/corpus").join(target);
-    std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}.", found.display()))?;
-    let mut fuzz = fuzz(bin)?;
-    fuzz.args(["run", "--target-dir"]);
-    fuzz.arg(target_dir().join("fuzz")).arg(target).arg(&found);
-    // New inputs go to the first folder, so the seeds come second.
-    fuzz.arg(root().join("fuzz/corpus").join(target));
-    run(fuzz.args(["--", &format!("-max_total_time={seconds}")]))
+    ensure!(
+        failed.is_empty(),
+        "{failed:?} failed; fuzz/artifacts has the inputs"
+    );
+    ensure!(!targets.is_empty(), "there are no targets");
+    Ok(format!("{} for {seconds} s each", targets.join(", ")))
 }
 
 /// The allocator's unit tests. The allocator is the only crate that calls no driver, which Miri
 /// cannot do.
-pub(super) fn miri() -> Result<String> {
-    if let Err(sentence) = install_nightly(&["miri", "rust-src"]) {
-        return Ok(format!("NOT RUN, there is no Miri here: {sentence}"));
+pub(super) fn miri(sh: &Shell) -> Result<String> {
+    if let Err(error) = install_nightly(sh, &["--component", "miri", "--component", "rust-src"]) {
+        return Ok(format!("NOT RUN, there is no Miri here: {error}"));
     }
-    let mut miri = nightly_cargo();
-    miri.args(["miri", "test", "--package", "lapidary-alloc"]);
-    run(miri.env("CARGO_TARGET_DIR", target_dir().join("miri")))?;
-    Ok(String::new())
+    let miri = nightly_cargo(sh).args(["miri", "test", "--package", "lapidary-alloc"]);
+    miri.env("CARGO_TARGET_DIR", target_dir().join("miri"))
+        .run()?;
+    Ok(PASSED)
 }
 
-fn install_nightly(components: &[&str]) -> Result {
-    let mut install = command("rustup");
-    install.args(["toolchain", "install", "nightly", "--profile", "minimal"]);
-    for component in components {
-        install.args(["--component", component]);
-    }
-    run(install.arg("--no-self-update"))
+fn install_nightly(sh: &Shell, components: &[&str]) -> Result<()> {
+    let options = ["--profile", "minimal", "--no-self-update"];
+    Ok(cmd!(
+        sh,
+        "rustup toolchain install nightly {options...} {components...}"
+    )
+    .run()?)
 }
 
 /// Cargo of nightly Rust, whatever toolchain started this program.
-fn nightly_cargo() -> Command {
-    let mut cargo = command("rustup");
-    cargo.args(["run", "nightly", "cargo"]);
-    cargo
-}
-
-/// The folder of our own cargo-fuzz, if the system had none.
-fn cargo_fuzz() -> Result<std::path::PathBuf> {
-    let folder = target_dir().join("cargo-fuzz");
-    if !has_cargo_command("fuzz") && !folder.join("bin").is_dir() {
-        run(cargo()
-            .args(["install", "--locked", "cargo-fuzz", "--root"])
-            .arg(&folder))?;
-    }
-    Ok(folder.join("bin"))
-}
-
-fn fuzz(bin: &Path) -> Result<Command> {
-    let mut path = vec![bin.to_owned()];
-    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
-    let path = env::join_paths(path).map_err(|error| format!("{}: {error}.", bin.display()))?;
-    let mut fuzz = nightly_cargo();
-    fuzz.arg("fuzz").env("PATH", path);
-    Ok(fuzz)
+fn nightly_cargo(sh: &Shell) -> Cmd<'_> {
+    cmd!(sh, "rustup run nightly cargo")
 }

@@ -1,94 +1,81 @@
-//! Tests of the suite at full length. The suite itself runs a part of each.
+//! Tests of the suite at full length, of which the suite runs a part, and under small budgets. A
+//! variable sets the length; the profile `long` of nextest has a longer time limit.
 
-use std::fs;
-use std::process::Command;
+use crate::process::{Result, Shell};
+use crate::suite::tests;
 
-use super::reached;
-use crate::ci::shaders;
-use crate::process::{Result, run, target_dir};
-use crate::suite::{LIBRARIES, selected};
+/// The random runs, in the test profile, which checks every invariant: operations of the allocator
+/// in each case, and calls of a random program.
+pub(super) const RANDOM: &[&str] =
+    &["LAPIDARY_OPS=40000000 LAPIDARY_CALLS=30000 --test memory -- alloc_model:: random::"];
 
-/// Operations of the allocator in each case, and calls of a random program.
-const OPERATIONS: &str = "40000000";
-const CALLS: &str = "30000";
+/// The random programs, with faults at every call. With four and a half kinds of them, the steps
+/// are ten million in all. Hand-overs pass memory from one share to another, where the search for
+/// bytes of other shares goes on. The last has jobs with random peaks and priorities on one device.
+///
+/// A debug build would take more than an hour for the trainings, in which every call of the driver
+/// fails in every way. So an optimized one runs them, with the assertions of a debug build.
+#[rustfmt::skip]
+pub(super) const PRESSURE: &[&str] = &[
+    "LAPIDARY_STEPS=2250000 --test memory -- pressure:: --skip pressure::training::",
+    "LAPIDARY_STEPS=2250000 CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true --release --test memory \
+        -- pressure::training::",
+    "LAPIDARY_HAND_OVERS=100000 --test memory -- shares::isolation",
+    "LAPIDARY_HAND_OVERS=100000 --test device -- isolation::kernels_with_wrong",
+    "LAPIDARY_JOBS=10000 --test memory -- shares::many_jobs",
+];
 
-/// Runs tests whose length these variables set, under the profile with the longer time limit.
-pub(super) fn long(mut tests: Command, variables: &[(&str, &str)]) -> Result {
-    tests.env("NEXTEST_PROFILE", "long");
-    run(tests.envs(variables.iter().copied()))
-}
-
-/// The random runs, in the test profile, which checks every invariant.
-pub(super) fn random() -> Result<String> {
-    let tests = selected(&["--test", "memory"], &["alloc_model::", "random::"])?;
-    long(
-        tests,
-        &[("LAPIDARY_OPS", OPERATIONS), ("LAPIDARY_CALLS", CALLS)],
-    )?;
-    Ok(format!(
-        "{OPERATIONS} operations a case, {CALLS} calls a program"
-    ))
-}
+/// Modules under a budget, without the tests that need more memory. Then programs whose simulated
+/// devices compact after every command. Model files also have a module `pressure`.
+#[rustfmt::skip]
+pub(super) const TIGHT: &[&str] = &[
+    "LAPIDARY_BUDGET=4MiB --test memory -- engine:: \
+        --skip what_a_callback_holds_may_talk_to_the_device_when_it_goes",
+    "LAPIDARY_BUDGET=600KiB --test memory -- random::",
+    "LAPIDARY_BUDGET=512KiB --test operations -- ops_elementwise:: \
+        --skip more_matrices_than_a_grid_has_places_are_transposed",
+    "LAPIDARY_BUDGET=512KiB --test device -- custom_kernels::",
+    "LAPIDARY_BUDGET=1MiB --test operations -- ops_matmul:: \
+        --skip reductions_of_long_rows_are_whole \
+        --skip small_results_of_long_sums_are_right \
+        --skip sums_longer_than_an_invocation_may_loop_are_whole \
+        --skip a_quantized_layer_ends_as_one_of_floats_however_long_its_sums",
+    "LAPIDARY_BUDGET=2MiB --test operations -- ops_reduce:: \
+        --skip sums_of_millions_are_accurate \
+        --skip long_rows_are_merged_from_many_runs \
+        --skip totals_wrap_and_nan_stays_from_where_it_is",
+    "LAPIDARY_SIM_COMPACT=1 --test memory --test models \
+        -- engine:: random:: pressure:: state:: shares::isolation --skip model::",
+];
 
 /// Every tile with its operands in every pair of orders, and a state file with every bit flipped.
-/// The suite tests some of them.
-pub(super) fn pairs() -> Result<String> {
-    const NAMES: &[&str] = &[
-        "ops::matmul::tests::chosen::",
-        "a_file_with_any_bit_flipped_is_refused",
-    ];
-    let tests = selected(LIBRARIES, NAMES)?;
-    long(
-        tests,
-        &[("LAPIDARY_EVERY_PAIR", "1"), ("LAPIDARY_EVERY_BIT", "1")],
-    )?;
-    Ok(String::new())
-}
+pub(super) const PAIRS: &[&str] = &["LAPIDARY_EVERY_PAIR=1 LAPIDARY_EVERY_BIT=1 --lib \
+    -- ops::matmul::tests::chosen:: a_file_with_any_bit_flipped_is_refused"];
 
-/// Hundreds of random programs of each kind, with and without fusion and with gradients. The suite
-/// tests a few.
-pub(super) fn expressions() -> Result<String> {
-    const NAMES: &[&str] = &[
-        "fusion::graphs::on_an_adapter_",
-        "fusion::graphs::expressions_before_and_after_reductions",
-        "fusion::graphs::thousands_of_random_expressions",
-        "grad::programs::",
-    ];
-    long(
-        selected(&["--test", "operations"], NAMES)?,
-        &[("LAPIDARY_PROGRAMS", "300")],
-    )?;
-    Ok(String::new())
-}
+/// Hundreds of random programs of each kind, with and without fusion and with gradients.
+pub(super) const EXPRESSIONS: &[&str] = &["LAPIDARY_PROGRAMS=300 --test operations -- \
+    fusion::graphs::on_an_adapter_ \
+    fusion::graphs::expressions_before_and_after_reductions \
+    fusion::graphs::thousands_of_random_expressions \
+    grad::programs::"];
 
-/// A hundred thousand hostile kernels.
-pub(super) fn texts() -> Result<String> {
-    let tests = selected(&["--test", "device"], &["no_changed_text"])?;
-    long(tests, &[("LAPIDARY_TEXTS", "100000")])?;
-    Ok(String::new())
-}
+pub(super) const TEXTS: &[&str] = &["LAPIDARY_TEXTS=100000 --test device -- no_changed_text"];
 
-/// A thousand devices with random limits.
-pub(super) fn limits() -> Result<String> {
-    let tests = selected(&["--test", "device"], &["any_limits_are"])?;
-    long(tests, &[("LAPIDARY_LIMITS", "1000")])?;
-    Ok(String::new())
-}
+pub(super) const LIMITS: &[&str] = &["LAPIDARY_LIMITS=1000 --test device -- any_limits_are"];
 
-/// All operations with all kinds of views as operands.
-pub(super) fn views() -> Result<String> {
-    let tests = selected(&["--test", "operations"], &["views::"])?;
-    long(tests, &[("LAPIDARY_VIEWS", "all")])?;
-    Ok(String::new())
-}
+pub(super) const VIEWS: &[&str] = &["LAPIDARY_VIEWS=all --test operations -- views::"];
 
-/// Every kernel, interpreted on every device. A debug build takes minutes for it.
-pub(super) fn races() -> Result<String> {
-    let ran = target_dir().join("interpreted");
-    let _ = fs::remove_dir_all(&ran);
-    fs::create_dir_all(&ran).map_err(|error| format!("{}: {error}.", ran.display()))?;
-    let mut tests = selected(&["--release", "--test", "operations"], &["races::"])?;
-    tests.env("LAPIDARY_RACES_DUMP", &ran);
-    long(tests, &[("LAPIDARY_RACES", "all")])?;
-    reached::judged(&shaders::translated()?, &ran)
+/// A debug build takes minutes for it.
+pub(super) const RACES: &[&str] = &["LAPIDARY_RACES=all --release --test operations -- races::"];
+
+/// Runs them, and tells of the variables.
+pub(super) fn run(sh: &Shell, runs: &[&str]) -> Result<String> {
+    let mut variables = Vec::new();
+    for run in runs {
+        println!("{run}");
+        tests(sh, run)?.env("NEXTEST_PROFILE", "long").run()?;
+        variables.extend(run.split(' ').take_while(|word| word.contains('=')));
+    }
+    variables.dedup();
+    Ok(variables.join(", "))
 }

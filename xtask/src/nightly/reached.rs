@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::ci::shaders::{kernel_of, texts};
-use crate::process::Result;
+use super::lengths;
+use crate::ci::shaders::{kernel_of, texts, translated};
+use crate::process::{Result, Shell, emptied, ensure};
 
 /// Kernels that no call uses: texts of other tests.
 const OF_TESTS: &[&str] = &["accessors"];
@@ -35,47 +36,40 @@ const OPERANDS: &str = "operands";
 /// A line's kernel and function, and the line without its numbers.
 type Line = (String, String, String);
 
-/// Checks that every kernel ran, and nearly every line.
-pub(super) fn judged(all: &Path, ran: &Path) -> Result<String> {
-    let (all, ran) = (lines_of(all)?, lines_of(ran)?);
-    let is_real = |(kernel, _, _): &&Line| !OF_TESTS.contains(&&**kernel);
+/// Interprets every kernel on every device. Checks that every kernel ran, and nearly every line.
+pub(super) fn check(sh: &Shell) -> Result<String> {
+    let ran = emptied(sh, "interpreted")?;
+    let dump = sh.push_env("LAPIDARY_RACES_DUMP", &ran);
+    lengths::run(sh, lengths::RACES)?;
+    drop(dump);
+    let (all, ran) = (lines_of(&translated(sh)?)?, lines_of(&ran)?);
+    let is_real = |(kernel, ..): &&Line| !OF_TESTS.contains(&&**kernel);
     let missing: Vec<&Line> = all.difference(&ran).filter(is_real).collect();
-    let kernels = |lines: &BTreeSet<Line>| -> BTreeSet<String> {
-        lines.iter().map(|(kernel, ..)| kernel.clone()).collect()
-    };
     let mut by_kernel: BTreeMap<&str, usize> = BTreeMap::new();
     for (kernel, function, line) in &missing {
         println!("not reached: {kernel}, {function}: {line}");
         *by_kernel.entry(kernel).or_default() += 1;
     }
-    let reached = kernels(&ran);
-    let unreached: Vec<_> = kernels(&all)
-        .into_iter()
-        .filter(|kernel| !reached.contains(kernel) && !OF_TESTS.contains(&&**kernel))
-        .collect();
-    let found = format!(
-        "{} kernels, {} of {} lines",
-        reached.len(),
-        all.len() - missing.len(),
-        all.len()
+    let reached: BTreeSet<_> = ran.iter().map(|(kernel, ..)| kernel).collect();
+    let unreached: BTreeSet<_> = missing.iter().map(|(kernel, ..)| kernel).collect();
+    let unreached: Vec<_> = unreached.difference(&reached).collect();
+    let (lines, count) = (all.len(), all.len() - missing.len());
+    let found = format!("{} kernels, {count} of {lines} lines", reached.len());
+    ensure!(
+        unreached.is_empty(),
+        "{found}; no test interprets {unreached:?}"
     );
-    if all.is_empty() || !unreached.is_empty() {
-        return Err(format!("{found}; no test interprets {unreached:?}."));
-    }
-    match missing.len() * 1000 > all.len() * MOST_UNREACHED {
-        true => Err(format!("only {found} are interpreted: {by_kernel:?}.")),
-        false => Ok(found),
-    }
+    let is_enough = missing.len() * 1000 <= lines * MOST_UNREACHED;
+    ensure!(is_enough, "only {found} are interpreted: {by_kernel:?}");
+    Ok(found)
 }
 
 fn lines_of(folder: &Path) -> Result<BTreeSet<Line>> {
     let mut lines = BTreeSet::new();
     for path in texts(folder, ".wgsl")? {
-        let text =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}.", path.display()))?;
         match kernel_of(&path) {
             kernel if kernel == FUSED => drop(lines.insert((kernel, String::new(), String::new()))),
-            kernel => push_lines(&mut lines, &kernel, &text),
+            kernel => push_lines(&mut lines, &kernel, &fs::read_to_string(&path)?),
         }
     }
     Ok(lines)

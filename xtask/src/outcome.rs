@@ -5,53 +5,59 @@
 pub(crate) struct Tests {
     pub(crate) passed: usize,
     pub(crate) skipped: usize,
-    /// Program and name of each failed test.
+    /// Program and name of each failed test, or its name alone.
     pub(crate) failed: Vec<String>,
+    /// Programs of cargo's runner that ended without a summary.
+    pub(crate) fallen: usize,
 }
 
 impl Tests {
     pub(crate) fn of(lines: &[String]) -> Tests {
         let mut tests = Tests::default();
         for line in lines.iter().map(|line| plain(line)) {
-            tests.add(line.trim());
+            let line = line.trim();
+            if line.starts_with("Running ") {
+                tests.fallen += 1;
+            } else if let Some(name) = failed(line) {
+                tests.failed.push(name);
+            } else if line.starts_with("test result: ") || line.starts_with("Summary [") {
+                // "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; …", or
+                // "Summary [ 1.2s] 5 tests run: 4 passed (1 slow), 1 failed, 2 skipped".
+                tests.fallen = tests.fallen.saturating_sub(1);
+                tests.passed += count_before(line, " passed");
+                tests.skipped += count_before(line, " ignored") + count_before(line, " skipped");
+            }
         }
         tests.failed.sort();
         tests.failed.dedup();
         tests
     }
 
-    fn add(&mut self, line: &str) {
-        if let Some(counts) = line.strip_prefix("test result: ") {
-            // cargo: "ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; …"
-            self.passed += count_before(counts, " passed");
-            self.skipped += count_before(counts, " ignored");
-        } else if line.starts_with("Summary [") {
-            // nextest: "Summary [ 1.2s] 5 tests run: 4 passed (1 slow), 1 failed, 2 skipped"
-            self.passed += count_before(line, " passed");
-            self.skipped += count_before(line, " skipped");
-        } else if let Some(name) = failed(line) {
-            self.failed.push(name);
-        }
+    /// The counts in one line.
+    pub(crate) fn summary(&self) -> String {
+        let (passed, failed, skipped) = (self.passed, self.failed.len(), self.skipped);
+        format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
 }
 
 /// The number in front of a word.
 fn count_before(text: &str, word: &str) -> usize {
-    let before = text
-        .split(word)
+    let before = text.split_once(word).map_or("", |(before, _)| before);
+    before
+        .rsplit(' ')
         .next()
-        .filter(|before| before.len() < text.len());
-    let number = before.and_then(|before| before.rsplit([' ', ',']).next());
-    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
 }
 
 /// The failed test that a line names.
 fn failed(line: &str) -> Option<String> {
-    let of_cargo = line
+    // A test's own output may precede its result.
+    if let Some((name, _)) = line
         .strip_prefix("test ")
-        .and_then(|rest| rest.strip_suffix(" ... FAILED"));
-    if let Some(name) = of_cargo {
-        return Some(name.to_owned());
+        .and_then(|rest| rest.split_once(' '))
+    {
+        return line.ends_with("... FAILED").then(|| name.to_owned());
     }
     // nextest: "FAIL [   0.113s] (12/99) lapidary::device order::queue", "SIGABRT [ 1s] …",
     // "TIMEOUT [600s] …".
@@ -68,48 +74,21 @@ fn failed(line: &str) -> Option<String> {
 
 /// Whether the line tells progress to a person who waits.
 pub(crate) fn is_telling(line: &str) -> bool {
-    let line = plain(line);
+    let (line, words) = (
+        plain(line),
+        ["Running ", "Summary [", "Starting ", "SLOW ", "error"],
+    );
     let line = line.trim();
-    failed(line).is_some()
-        || [
-            "Running ",
-            "test result: ",
-            "Summary [",
-            "Starting ",
-            "SLOW ",
-            "error",
-        ]
-        .iter()
-        .any(|word| line.starts_with(word))
-}
-
-/// Whether the line is one of cargo's messages about building and running.
-pub(crate) fn is_of_cargo(line: &str) -> bool {
-    let words = [
-        "Compiling",
-        "Finished",
-        "Running",
-        "Downloading",
-        "Downloaded",
-        "Locking",
-        "Blocking",
-        "Updating",
-    ];
-    let line = plain(line);
-    words.iter().any(|word| line.trim_start().starts_with(word)) || line.starts_with("warning:")
+    let is_result = line.starts_with("test result: ");
+    is_result || failed(line).is_some() || words.iter().any(|word| line.starts_with(word))
 }
 
 /// The text without the escape sequences of colours.
-fn plain(line: &str) -> String {
-    let mut text = String::new();
-    let mut chars = line.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\u{1b}' => drop(chars.by_ref().find(|c| c.is_ascii_alphabetic())),
-            c => text.push(c),
-        }
-    }
-    text
+pub(crate) fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.filter_map(|part| part.split_once(|c: char| c.is_ascii_alphabetic()));
+    first + &rest.map(|(_, text)| text).collect::<String>()
 }
 
 #[cfg(test)]
@@ -121,20 +100,29 @@ mod tests {
     }
 
     #[test]
-    fn cargos_runner_is_understood() {
+    fn cargos_runner_is_understood_and_a_program_that_falls_is_noticed() {
         let text = "\
+     Running tests/a.rs (target/a.exe)
 running 3 tests
 test order::queue ... ok
-test order::reads ... FAILED
-test long ... ignored
+test order::queue has been running for over 60 seconds
+test order::reads ... its own words ... FAILED
+test long ... ignored, for a reason
 test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s
+wine: Unhandled page fault
+     Running tests/b.rs (target/b.exe)
 test result: ok. 20 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
         let expected = Tests {
             passed: 21,
             skipped: 1,
             failed: vec!["order::reads".into()],
+            fallen: 0,
         };
         assert_eq!(tests_of(text), expected);
+        assert_eq!(
+            tests_of(&text.replace("test result: ok", "no result")).fallen,
+            1
+        );
     }
 
     #[test]
@@ -152,6 +140,7 @@ test result: ok. 20 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
                 "lapidary ops::matmul".into(),
                 "lapidary::device order::reads".into(),
             ],
+            fallen: 0,
         };
         assert_eq!(tests_of(text), expected);
     }
