@@ -1,5 +1,6 @@
-//! Reductions, running sums, sorting, normalization and indexing against plain Rust in f64, over
-//! types, shapes and views. On the default adapter and on the simulation.
+//! Reductions, running sums, sorting, normalization and indexing, over types, shapes and views. On
+//! the default adapter and on the simulation, against plain Rust in f64, or against the references,
+//! which `tests/torch/rows.rs` compares with PyTorch.
 
 mod arrange;
 mod axes;
@@ -11,11 +12,10 @@ mod index;
 mod indexed;
 mod loss;
 pub(crate) mod model;
-mod moments;
 mod numbers;
 mod order;
 mod pick;
-mod reduce;
+pub(crate) mod reduce;
 mod rows;
 mod scan;
 mod scatter_reduce;

@@ -14,5 +14,6 @@ mod layers;
 mod losses;
 mod networks;
 mod reductions;
+mod rows;
 mod shapes;
 mod slopes;

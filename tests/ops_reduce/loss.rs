@@ -6,37 +6,11 @@ use lapidary::{
 };
 
 use super::model::*;
+use crate::devices::reference;
 
-/// The loss of each target: 0 if ignored, NaN for an invalid class.
-fn losses(logits: &Array, targets: &Array, ignore: Option<f64>, of_logits: bool) -> Array {
-    let axis = logits.shape.len().min(2) - 1;
-    let (shape, rows) = logits.rows(&[axis]);
-    let loss = |row: &Vec<f64>, target: f64| {
-        if ignore == Some(target) {
-            return 0.0;
-        }
-        if !(0.0..row.len() as f64).contains(&target) {
-            return f64::NAN;
-        }
-        let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total = row.iter().map(|v| (v - max).exp()).sum::<f64>().ln() + max;
-        let total = if of_logits { total } else { 0.0 };
-        total - row[target as usize]
-    };
-    Array {
-        shape,
-        values: rows
-            .iter()
-            .zip(&targets.values)
-            .map(|(row, &t)| loss(row, t))
-            .collect(),
-    }
-}
-
-fn check(what: &str, gpu: &Gpu, logits: &Array, x: &Tensor, ignore: Option<i64>, bad: bool) {
-    let axis = logits.shape.len().min(2) - 1;
-    let mut shape = logits.shape.clone();
-    let classes = shape.remove(axis);
+fn check(what: &str, gpu: &Gpu, reference: &Gpu, x: &Tensor, ignore: Option<i64>, bad: bool) {
+    let mut shape = x.shape().to_vec();
+    let classes = shape.remove(shape.len().min(2) - 1);
     let mut random = fastrand::Rng::with_seed(3);
     for index in [DType::I32, DType::U32] {
         let number = |_| match (random.u32(0..5), ignore) {
@@ -44,64 +18,49 @@ fn check(what: &str, gpu: &Gpu, logits: &Array, x: &Tensor, ignore: Option<i64>,
             (1, _) if bad => classes as f64 + 1.0,
             _ => random.usize(0..classes) as f64,
         };
-        let targets = Array::new(&shape, number);
-        let given = targets.upload(gpu, index);
-        for of_logits in [true, false] {
-            let wanted = losses(logits, &targets, ignore.map(|i| i as f64), of_logits);
-            let method = if of_logits {
-                Tensor::cross_entropy
-            } else {
-                Tensor::nll_loss
-            };
-            let what = format!("{what} {index} logits {of_logits} ignore {ignore:?}");
-            let tolerance = 4.0 * tolerance(x.dtype());
-            let got = method(x, &given, ignore, Reduction::None).unwrap();
-            assert_eq!(got.dtype(), x.dtype());
-            assert_close(&download(&got), &wanted, tolerance, &what);
-            let sum: f64 = wanted.values.iter().sum();
-            let counted = targets
-                .values
-                .iter()
-                .filter(|&&t| ignore.map(|i| i as f64) != Some(t));
-            let count = counted.count() as f64;
-            for (reduction, wanted) in [(Reduction::Sum, sum), (Reduction::Mean, sum / count)] {
-                let got = method(x, &given, ignore, reduction).unwrap();
-                let wanted = Array {
-                    shape: vec![],
-                    values: vec![wanted],
-                };
-                assert_close(
-                    &download(&got),
-                    &wanted,
-                    tolerance,
-                    &format!("{what} {reduction:?}"),
-                );
-            }
+        let targets = Array::new(&shape, number).upload(gpu, index);
+        for reduction in [Reduction::None, Reduction::Sum, Reduction::Mean] {
+            let what = format!("{what} {index} ignore {ignore:?} {reduction:?}");
+            let operands = [x, &targets];
+            let error = 4.0 * tolerance(x.dtype());
+            same(&what, reference, &operands, error, |t| {
+                t[0].cross_entropy(&t[1], ignore, reduction)
+            });
+            same(&what, reference, &operands, error, |t| {
+                t[0].nll_loss(&t[1], ignore, reduction)
+            });
         }
     }
 }
 
 #[test]
-fn cross_entropy_is_that_of_the_model_whatever_view_holds_the_classes() {
+fn cross_entropy_whatever_view_holds_the_classes() {
+    let reference = reference();
     for (name, gpu) in gpus() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             const SHAPES: &[&[usize]] = &[&[5], &[1, 1], &[6, 5], &[3, 7, 4], &[2, 1000]];
             for shape in shapes_for(dtype, SHAPES) {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
-                for (view, array, tensor) in views(&array, &tensor) {
+                for (view, _, x) in views(&array, &tensor) {
                     let what = format!("{name} {dtype} {shape:?} {view}");
-                    check(&what, &gpu, &array, &tensor, Some(1), false);
+                    check(&what, &gpu, &reference, &x, Some(1), false);
                 }
-                check(name, &gpu, &array, &tensor, None, false);
-                check(name, &gpu, &array, &tensor, Some(-100), false);
-                check(name, &gpu, &array, &tensor, Some(2), true);
+                for (ignore, bad) in [(None, false), (Some(-100), false), (Some(2), true)] {
+                    check(name, &gpu, &reference, &tensor, ignore, bad);
+                }
             }
         }
         let x = gpu.zeros(&[2, 3], DType::F32).unwrap();
         let none = gpu.tensor(&[-1, -1], &[2]).unwrap();
         let mean = x.cross_entropy(&none, Some(-1), Reduction::Mean).unwrap();
         assert!(mean.item::<f32>().unwrap().is_nan(), "{name}");
+        let wrong = gpu.tensor(&[3, -2], &[2]).unwrap();
+        for loss in [Tensor::cross_entropy, Tensor::nll_loss] {
+            let got = loss(&x, &wrong, None, Reduction::None).unwrap();
+            let got = got.to_vec::<f32>().unwrap();
+            assert!(got.iter().all(|loss| loss.is_nan()), "{name}: {got:?}");
+        }
         let empty = gpu.zeros(&[0, 3], DType::F32).unwrap();
         let nothing = gpu.zeros(&[0], DType::I32).unwrap();
         let got = empty.cross_entropy(&nothing, None, Reduction::Sum).unwrap();
@@ -162,34 +121,21 @@ fn losses_refuse_what_does_not_go_together() {
 #[test]
 fn rms_norm_divides_by_the_root_of_the_mean_square() {
     const SHAPES: [&[usize]; 6] = [&[5], &[3, 0], &[70, 64], &[9, 37], &[4, 8, 12], &[2, 5000]];
+    let reference = reference();
     for (name, gpu) in gpus() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for shape in SHAPES {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
-                for (view, array, tensor) in views(&array, &tensor) {
-                    let last = array.shape.len() - 1;
-                    let width = array.shape[last];
+                for (view, _, x) in views(&array, &tensor) {
+                    let width = x.shape()[x.rank() - 1];
                     let weight = Array::new(&[width], |at| at as f64 % 3.0 - 0.5);
-                    let given = weight.upload(&gpu, DType::F32);
-                    let rows = array.values.chunks(width.max(1));
-                    let squares: Vec<f64> = rows
-                        .map(|row| row.iter().map(|v| v * v).sum::<f64>() / width as f64)
-                        .collect();
-                    for weighted in [false, true] {
-                        let expected = Array::new(&array.shape, |flat| {
-                            let square = squares[flat / width];
-                            let factor = if weighted {
-                                weight.values[flat % width]
-                            } else {
-                                1.0
-                            };
-                            array.values[flat] / (square + 0.25).sqrt() * factor
+                    let weight = weight.upload(&gpu, DType::F32);
+                    let what = format!("{name} {dtype} {shape:?} {view}");
+                    for operands in [&[&x][..], &[&x, &weight]] {
+                        same(&what, &reference, operands, tolerance(dtype), |t| {
+                            t[0].rms_norm(&[width], t.get(1), 0.25)
                         });
-                        let weight = weighted.then_some(&given);
-                        let got = tensor.rms_norm(&[width], weight, 0.25).unwrap();
-                        let what = format!("{name} {dtype} {shape:?} {view} {weighted}");
-                        assert_close(&download(&got), &expected, tolerance(dtype), &what);
                     }
                 }
             }
@@ -235,6 +181,7 @@ fn group_norm_of_f16_rounds_once() {
 
 #[test]
 fn group_norm_normalizes_the_channels_of_a_group_together() {
+    let reference = reference();
     for (name, gpu) in gpus() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (shape, groups) in [
@@ -244,37 +191,17 @@ fn group_norm_normalizes_the_channels_of_a_group_together() {
                 (&[1, 4, 33], 4),
                 (&[0, 4, 3], 2),
             ] {
-                let array = Array::new(shape, noise(dtype)).rounded(dtype);
-                let tensor = array.upload(&gpu, dtype);
-                let channels = shape[1];
-                let weight = Array::new(&[channels], |at| at as f64 - 1.5);
-                let bias = Array::new(&[channels], |at| 0.5 * at as f64);
-                let (w, b) = (
-                    weight.upload(&gpu, DType::F32),
-                    bias.upload(&gpu, DType::F32),
-                );
-                let length = shape[1..].iter().product::<usize>() / groups;
-                let inner: usize = shape[2..].iter().product();
-                for affine in [false, true] {
-                    let expected = Array::new(shape, |flat| {
-                        let row = &array.values[flat / length * length..][..length];
-                        let mean = row.iter().sum::<f64>() / length as f64;
-                        let square: f64 = row.iter().map(|v| (v - mean).powi(2)).sum();
-                        let deviation = (square / length as f64 + 1e-2).sqrt();
-                        let value = (array.values[flat] - mean) / deviation;
-                        let channel = flat / inner % channels;
-                        match affine {
-                            true => value * weight.values[channel] + bias.values[channel],
-                            false => value,
-                        }
+                let x = Array::new(shape, noise(dtype))
+                    .rounded(dtype)
+                    .upload(&gpu, dtype);
+                let weight = Array::new(&shape[1..2], |at| at as f64 - 1.5);
+                let bias = Array::new(&shape[1..2], |at| 0.5 * at as f64);
+                let [w, b] = [weight, bias].map(|one| one.upload(&gpu, DType::F32));
+                let what = format!("{name} {dtype} {shape:?} {groups}");
+                for operands in [&[&x][..], &[&x, &w, &b]] {
+                    same(&what, &reference, operands, 3.0 * tolerance(dtype), |t| {
+                        t[0].group_norm(groups, t.get(1), t.get(2), 1e-2)
                     });
-                    let given = |t| affine.then_some(t);
-                    let got = tensor
-                        .group_norm(groups, given(&w), given(&b), 1e-2)
-                        .unwrap();
-                    assert_eq!(got.dtype(), dtype);
-                    let what = format!("{name} {dtype} {shape:?} {groups} {affine}");
-                    assert_close(&download(&got), &expected, 3.0 * tolerance(dtype), &what);
                 }
             }
         }
@@ -297,6 +224,7 @@ fn group_norm_normalizes_the_channels_of_a_group_together() {
 
 #[test]
 fn pairs_are_turned_by_the_angle_of_their_position() {
+    let reference = reference();
     for (name, gpu) in gpus() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for (shape, pairs) in [
@@ -307,47 +235,23 @@ fn pairs_are_turned_by_the_angle_of_their_position() {
             ] {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
-                for (view, array, tensor) in views(&array, &tensor) {
-                    let [.., positions, width] = array.shape[..] else {
+                for (view, _, x) in views(&array, &tensor) {
+                    let [.., positions, width] = *x.shape() else {
                         continue;
                     };
                     if width < 2 * pairs {
                         continue;
                     }
-                    let angles = Array::new(&[positions, pairs], |at| 0.37 * at as f64);
                     let of = |f: fn(f64) -> f64| {
-                        let values = angles.values.iter().map(|&v| f(v)).collect();
-                        Array {
-                            values,
-                            ..angles.clone()
-                        }
-                        .rounded(DType::F32)
+                        let angles = Array::new(&[positions, pairs], |at| f(0.37 * at as f64));
+                        angles.rounded(DType::F32).upload(&gpu, DType::F32)
                     };
-                    let (cos, sin) = (of(f64::cos), of(f64::sin));
-                    let (c, s) = (cos.upload(&gpu, DType::F32), sin.upload(&gpu, DType::F32));
+                    let operands = [&x, &of(f64::cos), &of(f64::sin)];
                     for interleaved in [false, true] {
-                        let expected = Array::new(&array.shape, |flat| {
-                            let (line, at) = (flat / width, flat % width);
-                            if at >= 2 * pairs {
-                                return array.values[flat];
-                            }
-                            let (pair, other) = match interleaved {
-                                true => (at / 2, at ^ 1),
-                                false => (at % pairs, (at + pairs) % (2 * pairs)),
-                            };
-                            let angle = line % positions * pairs + pair;
-                            let other = array.values[line * width + other];
-                            let sign = match interleaved {
-                                true if at % 2 == 0 => -1.0,
-                                false if at < pairs => -1.0,
-                                _ => 1.0,
-                            };
-                            array.values[flat] * cos.values[angle]
-                                + sign * other * sin.values[angle]
-                        });
-                        let got = tensor.rotary(&c, &s, interleaved).unwrap();
                         let what = format!("{name} {dtype} {shape:?} {view} {interleaved}");
-                        assert_close(&download(&got), &expected, tolerance(dtype), &what);
+                        same(&what, &reference, &operands, tolerance(dtype), |t| {
+                            t[0].rotary(&t[1], &t[2], interleaved)
+                        });
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Arrays on the host, the same tensors on the device, and views of both.
 
 use half::{bf16, f16};
-use lapidary::{DType, Element, Gpu, Options, Tensor};
+use lapidary::{DType, Element, Gpu, Options, Result, Tensor};
 
 /// The devices for every check, with their names.
 pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
@@ -205,6 +205,23 @@ pub(crate) fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: 
             || (got - expected).abs() <= tolerance * expected.abs().max(1.0);
         assert!(close, "{what}: element {at} is {got}, not {expected}");
     }
+}
+
+/// Compares a result with that of the simulation, whose operands are whole tensors.
+#[track_caller]
+pub(crate) fn same(
+    what: &str,
+    reference: &Gpu,
+    operands: &[&Tensor],
+    tolerance: f64,
+    f: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    let near: Vec<Tensor> = operands.iter().map(|&one| one.clone()).collect();
+    let far = near.iter().map(|one| one.to(reference));
+    let far: Vec<Tensor> = far.collect::<Result<_>>().expect("room");
+    let (got, wanted) = (f(&near).expect(what), f(&far).expect(what));
+    assert_eq!(got.dtype(), wanted.dtype(), "{what}");
+    assert_close(&download(&got), &download(&wanted), tolerance, what);
 }
 
 /// The error bound of a type's rounding.

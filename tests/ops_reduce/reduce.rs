@@ -1,6 +1,8 @@
-//! Sums, means, extremes and their indices.
+//! Sums, means, extremes, their indices, products, counts, variances, norms and logsumexp.
 
-use lapidary::{DType, Error, Tensor};
+use lapidary::{DType, Error, Gpu, Result, Tensor};
+
+use crate::devices::reference;
 
 use super::model::*;
 
@@ -24,104 +26,115 @@ const SHAPES: &[&[usize]] = &[
     &[2, 3, 2, 3, 2, 3],
 ];
 
-fn extreme(row: &[f64], least: bool) -> f64 {
-    row.iter().copied().fold(
-        if least {
-            f64::INFINITY
-        } else {
-            f64::NEG_INFINITY
-        },
-        |a, b| match (a.is_nan() || b.is_nan(), least) {
-            (true, _) => f64::NAN,
-            (_, true) => a.min(b),
-            (_, false) => a.max(b),
-        },
-    )
+type Fold = fn(&Tensor, &[isize]) -> Result<Tensor>;
+
+/// Reductions over axes, and their errors for f32.
+pub(crate) const FOLDS: &[(&str, Fold, f64)] = &[
+    ("sum", Tensor::sum, 4e-6),
+    ("mean", Tensor::mean, 4e-6),
+    ("max", Tensor::max, 0.0),
+    ("min", Tensor::min, 0.0),
+    ("any", Tensor::any, 0.0),
+    ("all", Tensor::all, 0.0),
+    ("count_nonzero", Tensor::count_nonzero, 0.0),
+    ("prod", Tensor::prod, 3e-5),
+    ("var", |x, a| x.var(a, 1), 3e-5),
+    ("std", |x, a| x.std(a, 0), 3e-5),
+    ("norm 0", |x, a| x.norm(a, 0.0), 3e-5),
+    ("norm 1", |x, a| x.norm(a, 1.0), 3e-5),
+    ("norm 2", |x, a| x.norm(a, 2.0), 3e-5),
+    ("norm 3", |x, a| x.norm(a, 3.0), 3e-5),
+    ("norm inf", |x, a| x.norm(a, f32::INFINITY), 3e-5),
+    ("norm -inf", |x, a| x.norm(a, f32::NEG_INFINITY), 3e-5),
+    ("logsumexp", Tensor::logsumexp, 3e-5),
+];
+
+/// Of these there are kernels of their own.
+const SUMS: &[(&str, Fold, f64)] = FOLDS.split_at(4).0;
+const MOMENTS: &[(&str, Fold, f64)] = FOLDS.split_at(4).1;
+
+/// The type of a result.
+fn gives(name: &str, dtype: DType) -> DType {
+    match (name, dtype) {
+        ("any" | "all", _) => DType::Bool,
+        ("count_nonzero", _) => DType::U32,
+        ("sum" | "prod", DType::U8 | DType::Bool) => DType::U32,
+        ("sum" | "prod", DType::I8) => DType::I32,
+        _ => dtype,
+    }
 }
 
-fn check_sums(what: &str, array: &Array, tensor: &Tensor) {
-    let dtype = tensor.dtype();
-    for (given, axes) in axis_sets(array.shape.len()) {
-        let (shape, rows) = array.rows(&axes);
-        let what = format!("{what} over {given:?}");
-        let model = |fold: &dyn Fn(&[f64]) -> f64| Array {
-            shape: shape.clone(),
-            values: rows.iter().map(|row| fold(row)).collect(),
-        };
-        let sum = model(&|row| row.iter().sum());
-        let got = tensor.sum(&given).unwrap();
-        let expected_dtype = match dtype {
-            DType::U8 | DType::Bool => DType::U32,
-            DType::I8 => DType::I32,
-            dtype => dtype,
-        };
-        assert_eq!(got.dtype(), expected_dtype, "{what}");
-        assert_close(
-            &download(&got),
-            &sum,
-            tolerance(dtype),
-            &format!("sum {what}"),
-        );
-        let kept: Vec<usize> = (0..array.shape.len())
-            .map(|axis| {
-                if axes.contains(&axis) {
-                    1
-                } else {
-                    array.shape[axis]
-                }
-            })
-            .collect();
-        assert_eq!(tensor.sum_keepdim(&given).unwrap().shape(), kept, "{what}");
-        match dtype.is_float() {
-            true => {
-                let mean = model(&|row| row.iter().sum::<f64>() / row.len() as f64);
-                let got = download(&tensor.mean(&given).unwrap());
-                assert_close(&got, &mean, tolerance(dtype), &format!("mean {what}"));
+/// Compares with the simulation, over every set of axes. Errors are at least this large.
+fn check(what: &str, reference: &Gpu, x: &Tensor, folds: &[(&str, Fold, f64)], least: f64) {
+    let (dtype, far) = (x.dtype(), x.to(reference).unwrap());
+    for (given, axes) in axis_sets(x.rank()) {
+        let is_empty = axes.iter().any(|&axis| x.shape()[axis] == 0);
+        for &(name, fold, error) in folds {
+            let what = format!("{name} of {what} over {given:?}");
+            let got = fold(x, &given);
+            let is_of_floats = ["mean", "var", "std", "logsumexp"].contains(&name);
+            if !dtype.is_float() && (is_of_floats || name.starts_with("norm")) {
+                assert!(matches!(got, Err(Error::DType { .. })), "{what}");
+                continue;
             }
-            false => assert!(matches!(tensor.mean(&given), Err(Error::DType { .. }))),
-        }
-        if axes.iter().any(|&axis| array.shape[axis] == 0) {
-            assert!(
-                matches!(tensor.max(&given), Err(Error::Shape { .. })),
-                "{what}"
-            );
-            assert!(
-                matches!(tensor.min(&given), Err(Error::Shape { .. })),
-                "{what}"
-            );
-            continue;
-        }
-        for least in [false, true] {
-            let got = if least {
-                tensor.min(&given)
+            if is_empty && ["max", "min", "norm inf", "norm -inf"].contains(&name) {
+                assert!(matches!(got, Err(Error::Shape { .. })), "{what}");
+                continue;
+            }
+            let (got, wanted) = (got.unwrap(), fold(&far, &given).unwrap());
+            assert_eq!(got.dtype(), gives(name, dtype), "{what}");
+            let error = if error > 0.0 {
+                error.max(tolerance(dtype)).max(least)
             } else {
-                tensor.max(&given)
+                0.0
             };
-            let expected = model(&|row| extreme(row, least));
-            assert_close(
-                &download(&got.unwrap()),
-                &expected,
-                0.0,
-                &format!("{least} {what}"),
-            );
+            assert_close(&download(&got), &download(&wanted), error, &what);
+        }
+        let kept = x.shape().iter().enumerate();
+        let kept = kept.map(|(axis, &dim)| if axes.contains(&axis) { 1 } else { dim });
+        let got = x.sum_keepdim(&given).unwrap();
+        assert_eq!(got.shape(), kept.collect::<Vec<_>>(), "{what}");
+    }
+}
+
+fn check_arg(what: &str, reference: &Gpu, x: &Tensor) {
+    let far = x.to(reference).unwrap();
+    for axis in 0..x.rank() {
+        let along = axis as isize - x.rank() as isize;
+        for (name, index) in [
+            ("argmax", Tensor::argmax as Arg),
+            ("argmin", Tensor::argmin),
+        ] {
+            let got = index(x, along);
+            if x.shape()[axis] == 0 {
+                assert!(matches!(got, Err(Error::Shape { .. })), "{name} of {what}");
+                continue;
+            }
+            let (got, wanted) = (got.unwrap(), index(&far, along).unwrap());
+            assert_eq!(got.dtype(), DType::U32);
+            let what = format!("{name} of {what}, axis {axis}");
+            assert_close(&download(&got), &download(&wanted), 0.0, &what);
         }
     }
 }
 
-#[test]
-fn reductions_agree_with_the_model_over_every_set_of_axes() {
+type Arg = fn(&Tensor, isize) -> Result<Tensor>;
+
+/// Calls `each` with a tensor of every shape and type, and with views of some.
+fn for_all(all: &[&[usize]], each: impl Fn(&str, &Tensor)) {
     for (name, gpu) in gpus() {
         for dtype in DType::ALL {
-            for shape in shapes_for(dtype, SHAPES) {
+            for &shape in shapes_for(dtype, all) {
                 let is_small = shape.iter().product::<usize>() < 1000;
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
-                if is_small && dtype == DType::F32 || shape == &[7, 5, 3] {
-                    for (view, array, tensor) in views(&array, &tensor) {
-                        check_sums(&format!("{name} {dtype} {shape:?} {view}"), &array, &tensor);
+                let what = format!("{name} {dtype} {shape:?}");
+                if is_small && dtype == DType::F32 || shape == [7, 5, 3] {
+                    for (view, _, tensor) in views(&array, &tensor) {
+                        each(&format!("{what} {view}"), &tensor);
                     }
                 } else {
-                    check_sums(&format!("{name} {dtype} {shape:?}"), &array, &tensor);
+                    each(&what, &tensor);
                 }
             }
         }
@@ -129,12 +142,55 @@ fn reductions_agree_with_the_model_over_every_set_of_axes() {
 }
 
 #[test]
-fn views_of_a_large_odd_tensor_reduce_as_the_model_does() {
+fn sums_and_extremes_over_every_set_of_axes() {
+    let reference = reference();
+    for_all(SHAPES, |what, x| check(what, &reference, x, SUMS, 0.0));
+}
+
+#[test]
+fn argmax_and_argmin_find_the_first_extreme_along_every_axis() {
+    let reference = reference();
+    for_all(&SHAPES[1..], |what, x| check_arg(what, &reference, x));
+}
+
+#[test]
+fn moments_over_every_set_of_axes() {
+    const SHAPES: &[&[usize]] = &[&[3, 0], &[13], &[], &[3, 3000], &[2048, 4], &[7, 5, 3]];
+    let reference = reference();
+    for (name, gpu) in gpus() {
+        for dtype in DType::ALL {
+            // Each type compiles its own kernels, and the narrow ones differ only in their loads.
+            let shapes = match dtype {
+                DType::F32 => SHAPES,
+                DType::I32 => &SHAPES[..5],
+                _ => &SHAPES[..2],
+            };
+            for &shape in shapes {
+                let array = Array::new(shape, noise(dtype)).rounded(dtype);
+                let tensor = array.upload(&gpu, dtype);
+                let all = views(&array, &tensor);
+                let count = if dtype == DType::F32 && shape == [7, 5, 3] {
+                    all.len()
+                } else {
+                    1
+                };
+                for (view, _, x) in &all[..count] {
+                    let what = format!("{name} {dtype} {shape:?} {view}");
+                    check(&what, &reference, x, MOMENTS, 3e-5);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn views_of_a_large_odd_tensor_are_reduced() {
+    let reference = reference();
     for (name, gpu) in gpus() {
         let array = Array::new(&[33, 65, 7], noise(DType::F32)).rounded(DType::F32);
         let tensor = array.upload(&gpu, DType::F32);
-        for (view, array, tensor) in views(&array, &tensor) {
-            check_sums(&format!("{name} {view}"), &array, &tensor);
+        for (view, _, tensor) in views(&array, &tensor) {
+            check(&format!("{name} {view}"), &reference, &tensor, SUMS, 0.0);
         }
     }
 }
@@ -149,14 +205,24 @@ fn nan_and_infinities_propagate() {
         [inf, -inf, 0.0, 0.0, 0.0],
         [-0.0, 0.0, -0.0, 0.0, -0.0],
         [-nan, nan, 0.0, 1.0, 2.0],
+        [nan, nan, nan, nan, nan],
     ];
+    let reference = reference();
     for (name, gpu) in gpus() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            let array = Array::new(&[6, 5], |at| rows[at / 5][at % 5]);
+            let array = Array::new(&[7, 5], |at| rows[at / 5][at % 5]);
             let tensor = array.upload(&gpu, dtype);
-            for (view, array, tensor) in views(&array, &tensor) {
-                check_sums(&format!("{name} {dtype} {view}"), &array, &tensor);
-                check_arg(&format!("{name} {dtype} {view}"), &array, &tensor);
+            for (view, _, x) in views(&array, &tensor) {
+                check(&format!("{name} {dtype} {view}"), &reference, &x, SUMS, 0.0);
+                check_arg(&format!("{name} {dtype} {view}"), &reference, &x);
+            }
+            // One row at a time, because a power of another row may overflow.
+            for (axis, count) in [(0, 7), (1, 5)] {
+                for at in 0..count {
+                    let x = tensor.select(axis, at).unwrap();
+                    let what = format!("{name} {dtype} {at} along {axis}");
+                    check(&what, &reference, &x, MOMENTS, 1e-3);
+                }
             }
         }
     }
@@ -195,68 +261,6 @@ fn integers_wrap_and_extremes_reach_the_ends_of_the_type() {
             0,
             "{name}"
         );
-    }
-}
-
-fn check_arg(what: &str, array: &Array, tensor: &Tensor) {
-    for axis in 0..array.shape.len() {
-        if array.shape[axis] == 0 {
-            assert!(matches!(
-                tensor.argmax(axis as isize),
-                Err(Error::Shape { .. })
-            ));
-            continue;
-        }
-        let (shape, rows) = array.rows(&[axis]);
-        for least in [false, true] {
-            let position = |row: &Vec<f64>| {
-                let beats = |b: f64, a: f64| match b.is_nan() {
-                    true => !a.is_nan(),
-                    false if least => b < a,
-                    false => b > a,
-                };
-                let best = (1..row.len())
-                    .fold(0, |best, k| if beats(row[k], row[best]) { k } else { best });
-                best as f64
-            };
-            let expected = Array {
-                shape: shape.clone(),
-                values: rows.iter().map(position).collect(),
-            };
-            let along = axis as isize - array.shape.len() as isize;
-            let got = if least {
-                tensor.argmin(along)
-            } else {
-                tensor.argmax(along)
-            };
-            let got = got.unwrap();
-            assert_eq!(got.dtype(), DType::U32);
-            assert_close(
-                &download(&got),
-                &expected,
-                0.0,
-                &format!("arg {least} {what} axis {axis}"),
-            );
-        }
-    }
-}
-
-#[test]
-fn argmax_and_argmin_find_the_first_extreme_along_every_axis() {
-    for (name, gpu) in gpus() {
-        for dtype in DType::ALL {
-            for shape in shapes_for(dtype, &SHAPES[1..]) {
-                let array = Array::new(shape, noise(dtype)).rounded(dtype);
-                let tensor = array.upload(&gpu, dtype);
-                if dtype == DType::F32 || *shape == [7, 5, 3] {
-                    for (view, array, tensor) in views(&array, &tensor) {
-                        check_arg(&format!("{name} {dtype} {shape:?} {view}"), &array, &tensor);
-                    }
-                } else {
-                    check_arg(&format!("{name} {dtype} {shape:?}"), &array, &tensor);
-                }
-            }
-        }
     }
 }
 
@@ -315,4 +319,52 @@ fn axes_that_are_not_there_are_refused() {
         assert!(matches!(t.argmax(2), Err(Error::Axis { .. })));
         assert!(matches!(t.softmax(-3), Err(Error::Axis { .. })));
     }
+}
+
+#[test]
+fn a_spread_far_from_zero_is_as_exact_as_one_around_it() {
+    for (name, gpu) in gpus() {
+        let data: Vec<f32> = (0..4000).map(|at| 1e4 + (at % 5) as f32).collect();
+        let t = gpu.tensor(&data, &[4000]).unwrap();
+        let got = t.var_all(0).unwrap().item::<f32>().unwrap();
+        assert!((got - 2.0).abs() < 1e-5, "{name} {got}");
+        let got = t.std_keepdim(&[0], 1).unwrap();
+        assert_eq!(got.shape(), [1], "{name}");
+        let one = t.narrow(0, 0, 1).unwrap();
+        assert!(one.var_all(1).unwrap().item::<f32>().unwrap().is_nan());
+        assert_eq!(one.var_all(0).unwrap().item::<f32>().unwrap(), 0.0);
+        assert!(matches!(t.norm_all(f32::NAN), Err(Error::Option { .. })));
+        assert!(matches!(t.prod(&[1]), Err(Error::Axis { .. })));
+        assert!(matches!(t.any(&[0, -1]), Err(Error::Shape { .. })));
+    }
+}
+
+#[test]
+fn any_finite_number_corrects_a_variance() -> Result<()> {
+    for (name, gpu) in gpus() {
+        let x = gpu.tensor(&[1.0_f32, 2.0, 3.0, 6.0], &[4])?;
+        for (correction, expected) in [(0.5, 4.0), (-3.0, 2.0), (3.5, 28.0)] {
+            let got = x.var(&[0], correction)?.item::<f32>()?;
+            assert!((got - expected).abs() < 1e-5, "{name} {correction}: {got}");
+            let got = x.std_all(correction)?.item::<f32>()?;
+            assert!(
+                (got - expected.sqrt()).abs() < 1e-5,
+                "{name} {correction}: {got}"
+            );
+        }
+        // As many elements as the correction, or fewer: the divisor is 0.
+        for correction in [4.0, 4.5, 1000.0] {
+            let got = x.var(&[0], correction)?.item::<f32>()?;
+            assert_eq!(got, f32::INFINITY, "{name} {correction}");
+        }
+        for correction in [-1.0, 0.0, 1.0] {
+            let got = x.narrow(0, 0, 0)?.var(&[0], correction)?.item::<f32>()?;
+            assert!(got.is_nan(), "{name} {correction}: {got}");
+        }
+        for correction in [f64::NAN, f64::INFINITY] {
+            let refused = x.var(&[0], correction);
+            assert!(matches!(refused, Err(Error::Option { .. })), "{refused:?}");
+        }
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ group's cases go to GROUP.jsonl in this folder, one a line. The table of calls i
 tests/torch/GROUP.rs has an entry of the same name for each.
 
 The group of elementwise operations takes PyTorch's functions from gradient_calls.py. It and the
-group of networks compute in f64, and their files are packed.
+groups of networks and rows compute in f64, and their files are packed.
 
 The files are committed, so only this script needs PyTorch: pip install torch==2.5.1 numpy. A group
 whose function did not change gives the same file again, but for the last digits on another
@@ -27,6 +27,7 @@ sys.dont_write_bytecode = True
 
 from gradient_calls import OF_ONE, OF_TWO, WITH_OPTIONS
 from values_networks import networks
+from values_rows import rows
 
 NAMES = {
     torch.float32: "f32",
@@ -489,10 +490,10 @@ def elementwise():
             yield f"{name} of {NAMES[dtype]}", [a[may], b[may]], call(a[may], b[may])
 
 
-GROUPS = [elementwise, networks, shapes, indexing, reductions, losses, layers, slopes, folds]
+GROUPS = [elementwise, networks, rows, shapes, indexing, reductions, losses, layers, slopes, folds]
 
 # Groups with large files.
-PACKED = ["elementwise", "networks"]
+PACKED = ["elementwise", "networks", "rows"]
 
 
 def number(value):
@@ -521,10 +522,12 @@ def main():
         for case, operands, results in group():
             results = [results] if isinstance(results, torch.Tensor) else list(results)
             digits = 9 if name in PACKED else 17
+            # Enough for sums of f32.
+            short = 7 if name == "rows" else digits
             line = {
                 "case": case,
                 "operands": [tensor(operand, digits) for operand in operands],
-                "results": [tensor(result, digits) for result in results],
+                "results": [tensor(result, short) for result in results],
             }
             if name in PACKED:
                 # Nothing, if they are those of the line before.
