@@ -25,8 +25,10 @@ const NOT_AGAIN: &str = "\
     optim::resumes:: parts:: pressure:: several:: simulated";
 
 /// ... programs of operations, whose kernels run one by one in other tests, ...
-const NOT_IN_PROGRAMS: &str =
-    "differences grad::composed:: gradients_of_gradients have_gradients torch::";
+const NOT_IN_PROGRAMS: &str = "\
+    differences grad::composed:: gradients_of_gradients have_gradients torch::folds \
+    torch::gradients torch::indexing torch::layers torch::losses torch::reductions torch::shapes \
+    torch::slopes";
 
 /// ... and sizes and views that choose no other kernel, or change types of operands alone.
 const NOT_IN_SIZES: &str = "\
