@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use super::table::Table;
 use super::{
-    BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, MapMode, Op,
-    OsBudget, PipelineDesc, PipelineId, Signal, Submission,
+    At, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, MapMode,
+    Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
 };
 
 /// The submissions that a device has in progress while the host records. Memory that they use is
@@ -125,7 +125,7 @@ impl Driver for DryDriver {
         state.submitted += 1;
         let serial = state.submitted;
         for op in ops {
-            if let Op::Copy { src, dst, .. } = op {
+            if let Op::Copy(At(src, _), At(dst, _), _) = op {
                 state.used_by(*src, serial);
                 state.used_by(*dst, serial);
             }

@@ -49,7 +49,7 @@ pub(crate) use failure::{DriverError, DriverResult};
 pub(crate) use interface::{Driver, KernelRun, LinkRun, NOT_SHARED};
 pub(crate) use ledger::{Account, Ledger};
 pub(crate) use op::{
-    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MOST_BIND_GROUPS, MapMode, Op,
+    At, BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MOST_BIND_GROUPS, MapMode, Op,
     PipelineDesc, PipelineId, ReferenceKernel, Submission,
 };
 pub(crate) use os_budget::OsBudget;

@@ -68,31 +68,18 @@ pub(crate) struct Binding {
     pub(crate) size_bytes: u64,
 }
 
+/// A place in a buffer, with its offset in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct At(pub(crate) BufferId, pub(crate) u64);
+
 /// One operation of a submission, with all places resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
-    /// Copies bytes between two different buffers; offsets and size are multiples of 4.
-    Copy {
-        /// Source buffer.
-        src: BufferId,
-        /// The offset in the source.
-        src_offset_bytes: u64,
-        /// Destination buffer, not the source.
-        dst: BufferId,
-        /// The offset in the destination.
-        dst_offset_bytes: u64,
-        /// The number of bytes.
-        size_bytes: u64,
-    },
-    /// Sets bytes to zero; offset and size are multiples of 4.
-    Clear {
-        /// The buffer.
-        buffer: BufferId,
-        /// The offset in the buffer.
-        offset_bytes: u64,
-        /// The number of bytes.
-        size_bytes: u64,
-    },
+    /// Copies so many bytes from one place to another, in another buffer. Offsets and size are
+    /// multiples of 4.
+    Copy(At, At, u64),
+    /// Sets so many bytes to zero; offset and size are multiples of 4.
+    Clear(At, u64),
     /// Runs a kernel.
     Dispatch {
         /// The kernel.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use super::state::State;
 use super::state::caches::Bindings;
-use crate::driver::{Binding, BufferId, Caps, DriverResult, Op};
+use crate::driver::{At, Binding, BufferId, Caps, DriverResult, Op};
 use crate::memory::{Change, Place, Storage, Zone};
 pub use finding::{Diagnostics, Finding, Findings, Leak};
 pub(super) use gear::Gear;
@@ -197,13 +197,8 @@ impl Diagnose {
         let mut done = 0;
         while done < zone.size_bytes {
             let size_bytes = PATTERN_BYTES.min(zone.size_bytes - done);
-            state.batch.ops.push(Op::Copy {
-                src: gear.buffer,
-                src_offset_bytes: 0,
-                dst: zone.place.buffer,
-                dst_offset_bytes: zone.place.offset_bytes + done,
-                size_bytes,
-            });
+            let (pattern, to) = (At(gear.buffer, 0), zone.place.at(done));
+            state.batch.ops.push(Op::Copy(pattern, to, size_bytes));
             done += size_bytes;
         }
     }

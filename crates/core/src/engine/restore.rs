@@ -277,13 +277,7 @@ async fn fill_staged(
             let (region, taken) = stage_restore(pass, storage, rest, watch).await?;
             let mut state = pass.lock();
             state.memory.slabs.touch(place);
-            state.push_op(Op::Copy {
-                src: region.buffer,
-                src_offset_bytes: region.offset_bytes,
-                dst: place.buffer,
-                dst_offset_bytes: place.offset_bytes + at,
-                size_bytes: region.size_bytes,
-            });
+            state.push_op(region.copy_to(place.at(at)));
             state.batch.regions.push(region);
             at += taken as u64;
             rest = &rest[taken..];
@@ -297,13 +291,8 @@ fn fill_from_heap(state: &mut State, from: Place, to: Place, part: Range<u64>) {
     state.memory.slabs.touch(to);
     let size_bytes = (part.end - part.start).next_multiple_of(4);
     state.note_heap_copy(from, Heap::Device, size_bytes);
-    state.push_op(Op::Copy {
-        src: from.buffer,
-        src_offset_bytes: from.offset_bytes + part.start,
-        dst: to.buffer,
-        dst_offset_bytes: to.offset_bytes + part.start,
-        size_bytes,
-    });
+    let [from, to] = [from, to].map(|place| place.at(part.start));
+    state.push_op(Op::Copy(from, to, size_bytes));
 }
 
 /// Lets urgent commands run between two parts of a restore. Returns whether there were any.

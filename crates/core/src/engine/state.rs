@@ -183,11 +183,7 @@ impl State {
             self.memory.slabs.touch(place);
             self.counters.hand_overs += 1;
             self.counters.cleared_bytes += size_bytes;
-            self.batch.ops.push(Op::Clear {
-                buffer: place.buffer,
-                offset_bytes: place.offset_bytes,
-                size_bytes,
-            });
+            self.batch.ops.push(Op::Clear(place.at(0), size_bytes));
             self.batch.changes.push(Change::cleared(place, size_bytes));
         }
     }

@@ -1,6 +1,6 @@
 //! Where a storage lies.
 
-use crate::driver::BufferId;
+use crate::driver::{At, BufferId};
 
 /// Where a storage's bytes are at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,13 @@ pub(crate) struct Place {
     pub(crate) offset_bytes: u64,
     /// Index of the slab; `None` in an imported buffer.
     pub(super) slab: Option<u32>,
+}
+
+impl Place {
+    /// The place so many bytes further on.
+    pub(crate) fn at(self, bytes: u64) -> At {
+        At(self.buffer, self.offset_bytes + bytes)
+    }
 }
 
 /// The memory in which slabs lie.

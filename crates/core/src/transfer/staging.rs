@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::driver::{
-    Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
+    Account, At, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Op, Signal,
 };
 use crate::units::MIB;
 use crate::waits::WaitsFor;
@@ -53,6 +53,11 @@ pub struct Region {
 }
 
 impl Region {
+    /// The op that copies its bytes.
+    pub(crate) fn copy_to(&self, to: At) -> Op {
+        Op::Copy(At(self.buffer, self.offset_bytes), to, self.size_bytes)
+    }
+
     /// The number of regions of its chunk that are not submitted yet.
     pub(crate) fn regions_of_chunk(&self) -> u32 {
         self.pending.load(Ordering::Acquire)

@@ -123,42 +123,24 @@ impl State {
 
     fn resolve_op(&self, op: &Op, params_len: usize) -> Check<Step> {
         match *op {
-            Op::Copy {
-                src,
-                src_offset_bytes,
-                dst,
-                dst_offset_bytes,
-                size_bytes,
-            } => {
-                let (from, to) = (self.usable(src)?, self.usable(dst)?);
-                if src == dst {
+            Op::Copy(src, dst, size_bytes) => {
+                let (from, to) = (self.usable(src.0)?, self.usable(dst.0)?);
+                if src.0 == dst.0 {
                     return Err(format!("copy within {}", name(from)));
                 }
                 if from.kind == BufferKind::Readback {
                     return Err(format!("{} cannot be copied from", name(from)));
                 }
                 check_target(to)?;
-                check_range(from, src_offset_bytes, size_bytes)?;
-                check_range(to, dst_offset_bytes, size_bytes)?;
-                Ok(Step::Copy {
-                    src: (src, src_offset_bytes),
-                    dst: (dst, dst_offset_bytes),
-                    size_bytes,
-                })
+                check_range(from, src.1, size_bytes)?;
+                check_range(to, dst.1, size_bytes)?;
+                Ok(Step::Copy(src, dst, size_bytes))
             }
-            Op::Clear {
-                buffer,
-                offset_bytes,
-                size_bytes,
-            } => {
-                let target = self.usable(buffer)?;
+            Op::Clear(at, size_bytes) => {
+                let target = self.usable(at.0)?;
                 check_target(target)?;
-                check_range(target, offset_bytes, size_bytes)?;
-                Ok(Step::Clear {
-                    buffer,
-                    offset_bytes,
-                    size_bytes,
-                })
+                check_range(target, at.1, size_bytes)?;
+                Ok(Step::Clear(at, size_bytes))
             }
             Op::Dispatch {
                 pipeline,

@@ -51,11 +51,7 @@ pub(super) fn time_of(steps: &[Step], memory: &Contents, speed: Speed) -> Durati
 fn time_of_step(step: &Step, memory: &Contents, speed: Speed) -> Duration {
     let is_slab = |id: BufferId| memory.kind(id) == Some(BufferKind::Slab);
     let (fixed_ns, bytes, bytes_per_s) = match step {
-        Step::Copy {
-            src,
-            dst,
-            size_bytes,
-        } => {
+        Step::Copy(src, dst, size_bytes) => {
             let (bytes, bytes_per_s) = match (is_slab(src.0), is_slab(dst.0)) {
                 (true, true) => (2 * size_bytes, speed.memory_bytes_per_s),
                 (false, true) => (*size_bytes, speed.upload_bytes_per_s),
@@ -63,7 +59,7 @@ fn time_of_step(step: &Step, memory: &Contents, speed: Speed) -> Duration {
             };
             (speed.copy_ns, bytes, bytes_per_s)
         }
-        Step::Clear { size_bytes, .. } => (0, *size_bytes, speed.memory_bytes_per_s),
+        Step::Clear(_, size_bytes) => (0, *size_bytes, speed.memory_bytes_per_s),
         Step::Dispatch { bindings, .. } => {
             let bound = bindings.iter().map(|binding| binding.size_bytes);
             (0, bound.sum(), speed.memory_bytes_per_s)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::driver::table::Table;
-use crate::driver::{Binding, BufferId, BufferKind, MapMode, Signal};
+use crate::driver::{At, Binding, BufferId, BufferKind, MapMode, Signal};
 
 /// The byte that fills new slabs if `dirty` is set.
 const DIRT: u8 = 0xA5;
@@ -174,7 +174,7 @@ impl Contents {
     }
 
     /// Copies between two buffers. The submission has checked that they are valid and different.
-    pub(super) fn copy(&mut self, src: (BufferId, u64), dst: (BufferId, u64), size_bytes: u64) {
+    pub(super) fn copy(&mut self, src: At, dst: At, size_bytes: u64) {
         let mut target = std::mem::take(self.bytes_mut(dst.0));
         target[host_range(dst.1, size_bytes)]
             .copy_from_slice(&self.bytes(src.0)[host_range(src.1, size_bytes)]);
@@ -182,8 +182,8 @@ impl Contents {
     }
 
     /// Sets a range to zero.
-    pub(super) fn clear(&mut self, id: BufferId, offset_bytes: u64, size_bytes: u64) {
-        self.bytes_mut(id)[host_range(offset_bytes, size_bytes)].fill(0);
+    pub(super) fn clear(&mut self, at: At, size_bytes: u64) {
+        self.bytes_mut(at.0)[host_range(at.1, size_bytes)].fill(0);
     }
 
     /// The bytes of a binding.

@@ -319,16 +319,8 @@ impl State {
 
     fn execute(&mut self, step: Step, params: &[u8]) -> DriverResult<()> {
         match step {
-            Step::Copy {
-                src,
-                dst,
-                size_bytes,
-            } => self.memory.copy(src, dst, size_bytes),
-            Step::Clear {
-                buffer,
-                offset_bytes,
-                size_bytes,
-            } => self.memory.clear(buffer, offset_bytes, size_bytes),
+            Step::Copy(src, dst, size_bytes) => self.memory.copy(src, dst, size_bytes),
+            Step::Clear(at, size_bytes) => self.memory.clear(at, size_bytes),
             Step::Dispatch {
                 kernel,
                 bindings,
@@ -397,19 +389,15 @@ impl State {
         };
         let counters = &mut self.counters;
         match step {
-            Step::Copy {
-                src,
-                dst,
-                size_bytes,
-            } => {
+            Step::Copy(src, dst, size_bytes) => {
                 counters.copies += 1;
                 counters.copied_bytes += size_bytes;
                 mark(src.0);
                 mark(dst.0);
             }
-            Step::Clear { buffer, .. } => {
+            Step::Clear(at, _) => {
                 counters.clears += 1;
-                mark(*buffer);
+                mark(at.0);
             }
             Step::Dispatch { bindings, .. } => {
                 counters.dispatches += 1;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::interpreted::Interpreted;
-use crate::driver::{Binding, BindingAccess, BufferId, PipelineId, ReferenceKernel};
+use crate::driver::{At, Binding, BindingAccess, PipelineId, ReferenceKernel};
 
 /// A compiled kernel.
 #[derive(Clone)]
@@ -34,16 +34,8 @@ pub(super) struct BoundRanges {
 /// destroyed.
 #[derive(Clone)]
 pub(super) enum Step {
-    Copy {
-        src: (BufferId, u64),
-        dst: (BufferId, u64),
-        size_bytes: u64,
-    },
-    Clear {
-        buffer: BufferId,
-        offset_bytes: u64,
-        size_bytes: u64,
-    },
+    Copy(At, At, u64),
+    Clear(At, u64),
     Dispatch {
         kernel: Arc<Pipeline>,
         bindings: Arc<[Binding]>,

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::super::{BufferId, LinkRun, Op, Signal};
+use super::super::{At, BufferId, LinkRun, Op, Signal};
 use super::guard::Guard;
 use super::opened::Opened;
 use super::stamps::Stamps;
@@ -184,13 +184,7 @@ fn largest_runs(ops: &[Op], tables: &Tables) -> [Option<TimedOps>; 2] {
 /// Whether an op copies from the heap to the device or back, and its bytes.
 fn over_link(op: &Op, tables: &Tables) -> Option<(bool, u64)> {
     use wgpu::BufferUsages as Usages;
-    let Op::Copy {
-        src,
-        dst,
-        size_bytes,
-        ..
-    } = *op
-    else {
+    let Op::Copy(At(src, _), At(dst, _), size_bytes) = *op else {
         return None;
     };
     let usage = |id: BufferId| tables.buffers.get(id.0).map(|buffer| buffer.raw.usage());

@@ -1,7 +1,9 @@
 //! Encodes ops as commands and submits them.
 
 use super::super::failure::invalid;
-use super::super::{BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId, Submission};
+use super::super::{
+    At, BindGroupId, BufferId, DriverError, DriverResult, Op, PipelineId, Submission,
+};
 use super::link::TimedLink;
 use super::opened::Opened;
 use super::params::{Page, uniform_bytes};
@@ -128,28 +130,12 @@ impl<'a> Encoding<'a> {
 
     fn op(&mut self, op: &Op) -> DriverResult<()> {
         match *op {
-            Op::Copy {
-                src,
-                src_offset_bytes,
-                dst,
-                dst_offset_bytes,
-                size_bytes,
-            } => {
+            Op::Copy(At(src, from), At(dst, to), size_bytes) => {
                 self.pass = None;
                 let (src, dst) = (self.buffer(src)?, self.buffer(dst)?);
-                self.encoder.copy_buffer_to_buffer(
-                    src,
-                    src_offset_bytes,
-                    dst,
-                    dst_offset_bytes,
-                    size_bytes,
-                );
+                (self.encoder).copy_buffer_to_buffer(src, from, dst, to, size_bytes);
             }
-            Op::Clear {
-                buffer,
-                offset_bytes,
-                size_bytes,
-            } => {
+            Op::Clear(At(buffer, offset_bytes), size_bytes) => {
                 self.pass = None;
                 let buffer = self.buffer(buffer)?;
                 self.encoder

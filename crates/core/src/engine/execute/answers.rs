@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::make_gear;
-use crate::driver::{DriverError, DriverResult, Op};
+use crate::driver::{At, DriverError, DriverResult, Op};
 use crate::engine::diagnose::{self, ANSWER_BYTES, PATTERN_BYTES, ZoneGroup};
 use crate::engine::pass::Pass;
 use crate::error::Result;
@@ -124,16 +124,11 @@ fn read_answer(pass: &Pass, reading: &Arc<Reading>, piece: Piece) -> bool {
     let mut state = pass.lock();
     let gear = diagnose::gear_buffer(&state);
     let buffer = state.readbacks.take(piece.size_bytes);
-    let (Some(src), Some(buffer)) = (gear, buffer) else {
+    let (Some(gear), Some(buffer)) = (gear, buffer) else {
         return false;
     };
-    state.batch.ops.push(Op::Copy {
-        src,
-        src_offset_bytes: piece.offset_bytes,
-        dst: buffer.0,
-        dst_offset_bytes: 0,
-        size_bytes: piece.size_bytes,
-    });
+    let (from, to) = (At(gear, piece.offset_bytes), At(buffer.0, 0));
+    (state.batch.ops).push(Op::Copy(from, to, piece.size_bytes));
     state.batch.reads.push((reading.clone(), piece, buffer));
     true
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::pick;
 use super::step::{Need, Stop};
-use crate::driver::{AdapterKind, Binding, BufferId, Op};
+use crate::driver::{AdapterKind, At, Binding, BufferId, Op};
 use crate::engine::diagnose;
 use crate::engine::kernel::wgsl::Layout;
 use crate::engine::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
@@ -42,14 +42,7 @@ impl State {
                     self.handle_changes();
                     return Ok(());
                 }
-                self.write(
-                    storage,
-                    Op::Clear {
-                        buffer: place.buffer,
-                        offset_bytes: place.offset_bytes,
-                        size_bytes: storage.size_bytes(),
-                    },
-                );
+                self.write(storage, Op::Clear(place.at(0), storage.size_bytes()));
                 Ok(())
             }
             Cmd::Upload {
@@ -69,16 +62,7 @@ impl State {
                     false => self.place(dst)?,
                 };
                 self.memory.uploaded(dst, region.size_bytes);
-                self.write(
-                    dst,
-                    Op::Copy {
-                        src: region.buffer,
-                        src_offset_bytes: region.offset_bytes,
-                        dst: place.buffer,
-                        dst_offset_bytes: place.offset_bytes + offset_bytes,
-                        size_bytes: region.size_bytes,
-                    },
-                );
+                self.write(dst, region.copy_to(place.at(*offset_bytes)));
                 Ok(())
             }
             Cmd::Poison { cause, .. } => Err(Stop::Poison(cause.clone())),
@@ -155,13 +139,7 @@ impl State {
             }
             None => self.memory.record_operand(src, false),
         }
-        self.push_op(Op::Copy {
-            src: place.buffer,
-            src_offset_bytes: place.offset_bytes + start,
-            dst: buffer.0,
-            dst_offset_bytes: 0,
-            size_bytes,
-        });
+        self.push_op(Op::Copy(place.at(start), At(buffer.0, 0), size_bytes));
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Creates the device resources of the diagnostics before the first command runs.
 
 use super::describe;
-use crate::driver::{Account, DriverError, DriverResult, Op};
+use crate::driver::{Account, At, DriverError, DriverResult};
 use crate::engine::Diagnostics;
 use crate::engine::diagnose;
 use crate::engine::diagnose::{Gear, Look, PARAMS_BYTES, PATTERN_BYTES};
@@ -67,16 +67,10 @@ pub(super) async fn stage_for_gear(
     while !rest.is_empty() {
         if let Some((region, taken)) = pass.restore_staging.stage(rest)? {
             let mut state = pass.lock();
-            let Some(dst) = diagnose::gear_buffer(&state) else {
+            let Some(gear) = diagnose::gear_buffer(&state) else {
                 return Ok(());
             };
-            state.batch.ops.push(Op::Copy {
-                src: region.buffer,
-                src_offset_bytes: region.offset_bytes,
-                dst,
-                dst_offset_bytes: at,
-                size_bytes: region.size_bytes,
-            });
+            state.batch.ops.push(region.copy_to(At(gear, at)));
             state.batch.regions.push(region);
             (rest, at) = (&rest[taken..], at + taken as u64);
             continue;

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use super::pick;
-use crate::driver::Op;
 use crate::engine::kernel::RowsNamed;
 use crate::engine::pass::Pass;
 use crate::engine::queue::picking::{Picking, Rows};
@@ -59,14 +58,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         };
         let mut state = pass.lock();
         if let Some(place) = state.memory.slots.find(result) {
-            let copy = Op::Copy {
-                src: region.buffer,
-                src_offset_bytes: region.offset_bytes,
-                dst: place.buffer,
-                dst_offset_bytes: place.offset_bytes + at,
-                size_bytes: region.size_bytes,
-            };
-            state.write(result, copy);
+            state.write(result, region.copy_to(place.at(at)));
         }
         state.batch.regions.push(region);
         at += taken as u64;

@@ -19,7 +19,7 @@ use super::evict_to_heap::{Moved, evict_to_heap};
 use super::needed;
 use super::retire;
 use super::victims;
-use crate::driver::{BoxFuture, Op};
+use crate::driver::{At, BoxFuture, Op};
 use crate::engine::pass::Pass;
 use crate::engine::state::cleaning::Cleaning;
 use crate::engine::state::destination::{Destination, DestinationGuard};
@@ -314,13 +314,8 @@ fn record<'a>(pass: &'a Pass, eviction: &'a mut PendingEviction) -> BoxFuture<'a
             state.touch(victim.place);
             let reading = Arc::clone(&copy.reading);
             state.batch.reads.push((reading, piece, buffer));
-            state.push_op(Op::Copy {
-                src: victim.place.buffer,
-                src_offset_bytes: victim.place.offset_bytes + start,
-                dst: buffer.0,
-                dst_offset_bytes: 0,
-                size_bytes,
-            });
+            let (from, to) = (victim.place.at(start), At(buffer.0, 0));
+            state.push_op(Op::Copy(from, to, size_bytes));
             recorded_bytes += size_bytes;
         }
         Ok(true)

@@ -101,13 +101,7 @@ fn copy_part(state: &mut State, from: Place, to: Place, part: Range<u64>) {
     state.note_heap_copy(to, Heap::Host, size_bytes);
     match part.start {
         0 => state.push_move(from, to, size_bytes),
-        at => state.push_op(Op::Copy {
-            src: from.buffer,
-            src_offset_bytes: from.offset_bytes + at,
-            dst: to.buffer,
-            dst_offset_bytes: to.offset_bytes + at,
-            size_bytes,
-        }),
+        at => state.push_op(Op::Copy(from.at(at), to.at(at), size_bytes)),
     }
 }
 

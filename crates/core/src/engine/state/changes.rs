@@ -9,7 +9,7 @@
 //! encoded already. No repeated op does harm. Its target held nothing when it was encoded that an
 //! earlier change had not taken out, and whatever is newer runs after it.
 
-use crate::driver::Op;
+use crate::driver::{At, Op};
 use crate::engine::state::State;
 use crate::memory::{Memory, Place, Slabs};
 
@@ -42,18 +42,8 @@ impl Change {
 
     fn op(&self) -> Op {
         match self.from {
-            Some(from) => Op::Copy {
-                src: from.buffer,
-                src_offset_bytes: from.offset_bytes,
-                dst: self.to.buffer,
-                dst_offset_bytes: self.to.offset_bytes,
-                size_bytes: self.size_bytes,
-            },
-            None => Op::Clear {
-                buffer: self.to.buffer,
-                offset_bytes: self.to.offset_bytes,
-                size_bytes: self.size_bytes,
-            },
+            Some(from) => Op::Copy(from.at(0), self.to.at(0), self.size_bytes),
+            None => Op::Clear(self.to.at(0), self.size_bytes),
         }
     }
 
@@ -135,19 +125,13 @@ impl State {
         if !follows(last_from, from) || !follows(last.to, to) {
             return false;
         }
-        let last_ends = [last_from, last.to].map(|place| place.offset_bytes + last.size_bytes);
+        let last_ends = [last_from, last.to].map(|place| place.at(last.size_bytes));
         match self.batch.ops.last_mut() {
-            Some(Op::Copy {
-                src,
-                src_offset_bytes,
-                dst,
-                dst_offset_bytes,
-                size_bytes: copied_bytes,
-            }) if (*src, *dst) == (from.buffer, to.buffer)
-                && [*src_offset_bytes, *dst_offset_bytes].map(|at| at + *copied_bytes)
+            Some(Op::Copy(src, dst, copied_bytes))
+                if [*src, *dst].map(|At(buffer, at)| At(buffer, at + *copied_bytes))
                     == last_ends =>
             {
-                *copied_bytes = from.offset_bytes + size_bytes - *src_offset_bytes;
+                *copied_bytes = from.offset_bytes + size_bytes - src.1;
                 true
             }
             _ => false,

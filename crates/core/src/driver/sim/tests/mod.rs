@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::driver::{
-    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, Driver, DriverError, DriverResult,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal,
+    At, BindGroupId, Binding, BindingAccess, BufferId, BufferKind, Driver, DriverError,
+    DriverResult, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal,
 };
 
 /// A device with a small kernel: `y[i] += x[i] + p`, in words.
@@ -62,21 +62,11 @@ pub(super) fn binding(buffer: BufferId, offset_bytes: u64, size_bytes: u64) -> B
 }
 
 pub(super) fn copy(src: BufferId, from: u64, dst: BufferId, to: u64, size_bytes: u64) -> Op {
-    Op::Copy {
-        src,
-        src_offset_bytes: from,
-        dst,
-        dst_offset_bytes: to,
-        size_bytes,
-    }
+    Op::Copy(At(src, from), At(dst, to), size_bytes)
 }
 
 pub(super) fn clear(buffer: BufferId, offset_bytes: u64, size_bytes: u64) -> Op {
-    Op::Clear {
-        buffer,
-        offset_bytes,
-        size_bytes,
-    }
+    Op::Clear(At(buffer, offset_bytes), size_bytes)
 }
 
 pub(super) fn dispatch(pipeline: PipelineId, bind_group: BindGroupId, params: (u32, u32)) -> Op {

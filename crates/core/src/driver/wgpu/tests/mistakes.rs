@@ -42,13 +42,7 @@ fn a_refused_submission_has_no_effect() {
     driver.destroy_buffer(gone);
     let params: &[u8] = bytemuck::cast_slice(&[1_u32, 64, 0, 0]);
     let good = dispatch(pipeline, group, (0, 16));
-    let within = Op::Copy {
-        src: slab,
-        src_offset_bytes: 0,
-        dst: slab,
-        dst_offset_bytes: 128,
-        size_bytes: 64,
-    };
+    let within = Op::Copy(At(slab, 0), At(slab, 128), 64);
     let beyond = Op::Dispatch {
         pipeline,
         bind_group: group,

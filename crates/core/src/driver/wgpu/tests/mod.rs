@@ -9,8 +9,8 @@ mod work;
 use pollster::block_on;
 
 use super::super::{
-    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, Driver, DriverError, DriverResult,
-    MapMode, Op, PipelineDesc, PipelineId, Submission,
+    At, BindGroupId, Binding, BindingAccess, BufferId, BufferKind, Driver, DriverError,
+    DriverResult, MapMode, Op, PipelineDesc, PipelineId, Submission,
 };
 use super::open::{Found, OpenRequest};
 use super::{WgpuDriver, caps};
@@ -133,21 +133,11 @@ fn kernel(wgsl: &str, bindings: &[BindingAccess]) -> PipelineDesc {
 }
 
 fn copy(src: BufferId, dst: BufferId, size_bytes: u64) -> Op {
-    Op::Copy {
-        src,
-        src_offset_bytes: 0,
-        dst,
-        dst_offset_bytes: 0,
-        size_bytes,
-    }
+    Op::Copy(At(src, 0), At(dst, 0), size_bytes)
 }
 
 fn clear(buffer: BufferId, offset_bytes: u64, size_bytes: u64) -> Op {
-    Op::Clear {
-        buffer,
-        offset_bytes,
-        size_bytes,
-    }
+    Op::Clear(At(buffer, offset_bytes), size_bytes)
 }
 
 fn dispatch(pipeline: PipelineId, bind_group: BindGroupId, params: (u32, u32)) -> Op {
