@@ -337,7 +337,7 @@ pub(super) fn answered(state: &mut State, answers: DriverResult<Vec<u8>>) -> Vec
 
 /// Fills and looks at the blocks that were allocated or freed since the last call.
 #[cold]
-pub(in crate::engine) fn handle_changes(state: &mut State) {
+pub(super) fn handle_changes(state: &mut State) {
     let changes = state.memory.canaries.take_changes(&state.memory.slabs);
     with(state, |diagnose, state| {
         let wants = diagnose.wants;
@@ -359,7 +359,7 @@ pub(in crate::engine) fn handle_changes(state: &mut State) {
 }
 
 /// Forgets the fills and looks of a refused submission.
-pub(in crate::engine) fn not_answered(state: &mut State) {
+pub(super) fn not_answered(state: &mut State) {
     if let Some(diagnose) = &mut state.diagnose {
         diagnose.forget_asked(diagnose.submitted);
         // All canaries are filled again, because the lost fills are not known one by one.

@@ -3,7 +3,7 @@
 //! If the pass cannot meet a need, the command at the head of the queue fails. It is left behind if
 //! there is no room now. If it can never run, its results are poisoned.
 
-pub(in crate::engine) mod answers;
+pub(super) mod answers;
 mod between;
 mod describe;
 mod encode;

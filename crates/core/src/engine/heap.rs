@@ -23,13 +23,13 @@ const READS_OF_LIMIT: u64 = 16;
 
 impl State {
     /// The batch names this place, of a slab of either heap.
-    pub(in crate::engine) fn touch(&mut self, place: Place) {
+    pub(super) fn touch(&mut self, place: Place) {
         self.memory.slabs_around(place).touch(place);
     }
 
     /// Notes that the next op copies so many bytes from a place in the heap of the host's memory,
     /// or to one.
-    pub(in crate::engine) fn note_heap_copy(&mut self, place: Place, to: Heap, size_bytes: u64) {
+    pub(super) fn note_heap_copy(&mut self, place: Place, to: Heap, size_bytes: u64) {
         self.touch(place);
         let ns = self.costs.link_ns(to == Heap::Device, size_bytes);
         // The meter scales the predicted times of kernels, and copies are not among them.
@@ -39,23 +39,20 @@ impl State {
 
 /// The bytes of the host's limit that slabs may take. They leave a part to reads ahead. Otherwise
 /// nothing would be read ahead when the heap is full and the rest is on the disk.
-pub(in crate::engine) fn slabs_limit_bytes(pass: &Pass) -> u64 {
+pub(super) fn slabs_limit_bytes(pass: &Pass) -> u64 {
     let limit_bytes = pass.host.limit_bytes();
     let reads_bytes = (limit_bytes / READS_OF_LIMIT).min(READS_BYTES);
     limit_bytes - (reads_bytes - reads_bytes % MIB)
 }
 
 /// The bytes that slabs may still take.
-pub(in crate::engine) fn unslabbed_bytes(pass: &Pass) -> u64 {
+pub(super) fn unslabbed_bytes(pass: &Pass) -> u64 {
     slabs_limit_bytes(pass).saturating_sub(pass.host.kept_bytes())
 }
 
 /// Creates a slab that a plan needs. Slabs that it has emptied make way once the device has
 /// finished with them.
-pub(in crate::engine) async fn create_planned(
-    pass: &Pass,
-    growth: &Growth,
-) -> Result<Option<SlabId>> {
+pub(super) async fn create_planned(pass: &Pass, growth: &Growth) -> Result<Option<SlabId>> {
     if unslabbed_bytes(pass) < growth.least_bytes {
         pass.submit()?;
         pass.wait_idle().await?;
@@ -65,7 +62,7 @@ pub(in crate::engine) async fn create_planned(
 
 /// Creates a slab of the heap, as large as the host's limit allows. `None` if there is no memory
 /// for one.
-pub(in crate::engine) async fn create_slab(pass: &Pass, growth: &Growth) -> Result<Option<SlabId>> {
+pub(super) async fn create_slab(pass: &Pass, growth: &Growth) -> Result<Option<SlabId>> {
     if unslabbed_bytes(pass) < growth.slab_bytes {
         // Empty slabs take room that a slab of another class needs.
         release_empty(pass);
@@ -109,7 +106,7 @@ pub(in crate::engine) async fn create_slab(pass: &Pass, growth: &Growth) -> Resu
 impl Engine {
     /// The host has read bytes of a mapped slab of the heap. Memory without a cache makes this
     /// slow. The time of a small read says nothing about the memory.
-    pub(in crate::engine) fn note_host_read(&self, bytes: u64, time: Option<Duration>) {
+    pub(super) fn note_host_read(&self, bytes: u64, time: Option<Duration>) {
         if bytes < LEAST_READ_BYTES {
             return;
         }
@@ -120,7 +117,7 @@ impl Engine {
 }
 
 /// Releases the slabs of the heap that are empty and that the device has finished with.
-pub(in crate::engine) fn release_empty(engine: &Engine) {
+pub(super) fn release_empty(engine: &Engine) {
     let empty = {
         let mut state = engine.lock();
         state.free_dead();

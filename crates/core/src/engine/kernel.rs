@@ -16,7 +16,7 @@
 //! write whole vec4s, so a storage is padded to 16 bytes. Elements narrower than a word need no
 //! other treatment.
 
-pub(in crate::engine) mod adapt_reference;
+pub(super) mod adapt_reference;
 pub(crate) mod fused;
 pub mod sections;
 pub mod wgsl;

@@ -1,7 +1,7 @@
 //! The limits that the app sets. Beside them: pressure from outside, and watermarks.
 
-pub(in crate::engine) mod outside;
-pub(in crate::engine) mod watermarks;
+pub(super) mod outside;
+pub(super) mod watermarks;
 
 use crate::memory::Budget;
 

@@ -105,18 +105,18 @@ macro_rules! table {
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Counters {
             $($(#[doc = $counted_doc])* pub(crate) $counted: u64,)*
-            $($(#[doc = $inner_doc])* pub(in crate::engine) $inner: $inner_type,)*
+            $($(#[doc = $inner_doc])* pub(super) $inner: $inner_type,)*
         }
 
         /// What the parts of the engine tell beside the counters.
-        pub(in crate::engine) struct Taken {
-            $(pub(in crate::engine) $name: $type,)*
-            $(pub(in crate::engine) $other: $other_type,)*
+        pub(super) struct Taken {
+            $(pub(super) $name: $type,)*
+            $(pub(super) $other: $other_type,)*
         }
 
         impl Counters {
             /// The statistics.
-            pub(in crate::engine) fn with(&self, taken: Taken) -> MemoryStats {
+            pub(super) fn with(&self, taken: Taken) -> MemoryStats {
                 MemoryStats {
                     $($name: taken.$name,)*
                     $($counted: self.$counted,)*
@@ -360,7 +360,7 @@ waits!(pub MemoryStats, pub(crate) Counters);
 
 impl Counters {
     /// The commands of the app that have run, and the refused submissions.
-    pub(in crate::engine) fn progress(&self) -> (u64, u64) {
+    pub(super) fn progress(&self) -> (u64, u64) {
         (self.commands_of_app, self.refused_submissions)
     }
 }

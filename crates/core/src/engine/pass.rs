@@ -1,8 +1,8 @@
 //! The proof of holding the execution lock: functions that need the lock take a [`Pass`].
 
-pub(in crate::engine) mod execution_lock;
+pub(super) mod execution_lock;
 mod submit;
-pub(in crate::engine) mod urgent;
+pub(super) mod urgent;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Pass {
     }
 
     /// Awaits something of the driver, and returns an error if the device is lost then.
-    pub(in crate::engine) async fn until<T>(&self, done: impl Future<Output = T>) -> Result<T> {
+    pub(super) async fn until<T>(&self, done: impl Future<Output = T>) -> Result<T> {
         let result = done.await;
         self.check_lost()?;
         Ok(result)
@@ -113,7 +113,7 @@ impl Pass {
 
     /// Meets a need for memory. What the pass waits for meanwhile counts, also for the maker of the
     /// storage that needs it. A dry run counts nothing.
-    pub(in crate::engine) async fn for_memory<T>(
+    pub(super) async fn for_memory<T>(
         &self,
         storage: Option<&Storage>,
         need: BoxFuture<'_, T>,
@@ -133,11 +133,7 @@ impl Pass {
 
     /// As [`for_memory`](Self::for_memory), for a storage's bytes. If it was never evicted, its
     /// source gives them for the first time, and no lack of memory is the cause.
-    pub(in crate::engine) async fn for_return<T>(
-        &self,
-        storage: &Storage,
-        need: BoxFuture<'_, T>,
-    ) -> T {
+    pub(super) async fn for_return<T>(&self, storage: &Storage, need: BoxFuture<'_, T>) -> T {
         let was_evicted = self.lock().memory.slots.was_evicted(storage);
         match was_evicted {
             true => self.for_memory(Some(storage), need).await,

@@ -4,14 +4,14 @@
 //! `left_behind` has those that a pass left behind, `staging_loss` the uploads that were lost with
 //! a device.
 
-pub(in crate::engine) mod cmd;
+pub(super) mod cmd;
 pub(crate) mod fusion;
-pub(in crate::engine) mod head;
-pub(in crate::engine) mod left_behind;
-pub(in crate::engine) mod picking;
-pub(in crate::engine) mod refused;
-pub(in crate::engine) mod staging_loss;
-pub(in crate::engine) mod steps;
+pub(super) mod head;
+pub(super) mod left_behind;
+pub(super) mod picking;
+pub(super) mod refused;
+pub(super) mod staging_loss;
+pub(super) mod steps;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

@@ -1,6 +1,6 @@
 //! Reads: the call appends them, and the awaiting task finishes them.
 
-pub(in crate::engine) mod seen;
+pub(super) mod seen;
 
 use std::sync::Arc;
 

@@ -23,23 +23,23 @@
 //! that the app reads and writes in one call into different slabs.
 
 mod ahead;
-pub(in crate::engine) mod apart;
-pub(in crate::engine) mod callbacks;
-pub(in crate::engine) mod compact;
+pub(super) mod apart;
+pub(super) mod callbacks;
+pub(super) mod compact;
 mod demote;
 mod evict;
 mod evict_in_place;
-pub(in crate::engine) mod evict_one;
+pub(super) mod evict_one;
 mod evict_to_heap;
-pub(in crate::engine) mod limits_in_force;
+pub(super) mod limits_in_force;
 mod needed;
-pub(in crate::engine) mod outlook;
-pub(in crate::engine) mod refuse;
+pub(super) mod outlook;
+pub(super) mod refuse;
 mod repack;
-pub(in crate::engine) mod reserve;
-pub(in crate::engine) mod retire;
-pub(in crate::engine) mod shrink;
-pub(in crate::engine) mod victims;
+pub(super) mod reserve;
+pub(super) mod retire;
+pub(super) mod shrink;
+pub(super) mod victims;
 
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@
 //! a higher priority run in between. If they take the block, the restore begins again, in one part:
 //! otherwise commands that often need the memory would keep it from ever ending.
 
-pub(in crate::engine) mod limit_ahead;
-pub(in crate::engine) mod recompute;
-pub(in crate::engine) mod rematerialize;
+pub(super) mod limit_ahead;
+pub(super) mod recompute;
+pub(super) mod rematerialize;
 
 use std::ops::Range;
 use std::sync::Arc;

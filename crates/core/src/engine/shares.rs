@@ -3,11 +3,11 @@
 //! The folder has what may be lent, the limits of shares, their priorities, and what passes do for
 //! the shares of their commands.
 
-pub(in crate::engine) mod lending;
-pub(in crate::engine) mod limits;
-pub(in crate::engine) mod priority;
-pub(in crate::engine) mod promises;
-pub(in crate::engine) mod running;
+pub(super) mod lending;
+pub(super) mod limits;
+pub(super) mod priority;
+pub(super) mod promises;
+pub(super) mod running;
 
 use std::sync::Arc;
 

@@ -4,21 +4,21 @@
 //! but for the [`Batch`], which is mostly lists to fill and to empty.
 //! This file has the methods that concern several parts.
 
-pub(in crate::engine) mod account;
-pub(in crate::engine) mod batch;
-pub(in crate::engine) mod caches;
-pub(in crate::engine) mod changes;
-pub(in crate::engine) mod cleaning;
-pub(in crate::engine) mod cost;
-pub(in crate::engine) mod destination;
-pub(in crate::engine) mod holds;
-pub(in crate::engine) mod lineage;
+pub(super) mod account;
+pub(super) mod batch;
+pub(super) mod caches;
+pub(super) mod changes;
+pub(super) mod cleaning;
+pub(super) mod cost;
+pub(super) mod destination;
+pub(super) mod holds;
+pub(super) mod lineage;
 mod pace;
 #[cfg(not(target_arch = "wasm32"))]
-pub(in crate::engine) mod reads_ahead;
-pub(in crate::engine) mod rematerializers;
-pub(in crate::engine) mod suspended;
-pub(in crate::engine) mod times;
+pub(super) mod reads_ahead;
+pub(super) mod rematerializers;
+pub(super) mod suspended;
+pub(super) mod times;
 mod timing;
 mod waits;
 
@@ -44,7 +44,7 @@ use crate::units::Level;
 use account::DryRunAccount;
 use batch::Batch;
 use caches::{BindGroups, Pipelines, ProgramId};
-use changes::{Change, RefusedChanges};
+use changes::{BlockOp, RefusedChanges};
 use cleaning::Cleanings;
 use cost::Costs;
 use holds::Holds;
@@ -184,7 +184,7 @@ impl State {
             self.counters.hand_overs += 1;
             self.counters.cleared_bytes += size_bytes;
             self.batch.ops.push(Op::Clear(place.at(0), size_bytes));
-            self.batch.changes.push(Change::cleared(place, size_bytes));
+            self.batch.changes.push(BlockOp::cleared(place, size_bytes));
         }
     }
 

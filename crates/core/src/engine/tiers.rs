@@ -1,9 +1,9 @@
 //! The tiers of evicted storages: the host's share of memory, the stores of the app, and the disk.
 
 #[cfg_attr(target_arch = "wasm32", path = "tiers/ahead_nowhere.rs")]
-pub(in crate::engine) mod ahead;
-pub(in crate::engine) mod arrivals;
-pub(in crate::engine) mod supply;
+pub(super) mod ahead;
+pub(super) mod arrivals;
+pub(super) mod supply;
 
 use std::sync::Arc;
 

@@ -97,7 +97,7 @@ impl Diagnostics {
     }
 
     /// The same options without the checks on the device.
-    pub(in crate::engine) fn without_looks(self) -> Self {
+    pub(crate) fn without_looks(self) -> Self {
         Diagnostics {
             leaks: self.leaks,
             ..Diagnostics::none()

@@ -11,17 +11,17 @@ use crate::engine::kernel::{MAX_OPERANDS, Program, Variant};
 use crate::engine::state::caches::PipelineKey;
 
 /// The device resources of the diagnostics.
-pub(in crate::engine) struct Gear {
-    pub(in crate::engine) buffer: BufferId,
+pub(crate) struct Gear {
+    pub(crate) buffer: BufferId,
     /// The pipelines of the looks, in the order of their codes.
-    pub(in crate::engine) pipelines: [Option<PipelineId>; 6],
+    pub(crate) pipelines: [Option<PipelineId>; 6],
     /// The answers for which there is room.
-    pub(in crate::engine) answers: u32,
+    pub(crate) answers: u32,
 }
 
 impl Gear {
     /// The number of answers for slabs with this limit. A small budget gives them a small part.
-    pub(in crate::engine) fn most_answers(limit_bytes: u64, caps: &Caps) -> u64 {
+    pub(crate) fn most_answers(limit_bytes: u64, caps: &Caps) -> u64 {
         let share_bytes = limit_bytes / 32;
         let answers = MOST_ANSWERS.min(caps.max_binding_bytes / ANSWER_BYTES);
         let answers = answers.min((share_bytes / ANSWER_BYTES).max(LEAST_ANSWERS));
@@ -29,14 +29,14 @@ impl Gear {
     }
 
     /// The bytes of the pattern and this number of answers.
-    pub(in crate::engine) fn size_bytes(answers: u64) -> u64 {
+    pub(crate) fn size_bytes(answers: u64) -> u64 {
         PATTERN_BYTES + answers * ANSWER_BYTES
     }
 }
 
 impl Look {
     /// The kernel of the look. `None` if the app did not ask for it.
-    pub(in crate::engine) fn kernel(self, wants: Diagnostics) -> Option<(Program, PipelineKey)> {
+    pub(crate) fn kernel(self, wants: Diagnostics) -> Option<(Program, PipelineKey)> {
         let kernel = match self {
             Look::Clear => &kernels::CLEAR,
             _ => &kernels::PROBE,

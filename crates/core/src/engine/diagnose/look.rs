@@ -4,10 +4,10 @@ use super::finding::Diagnostics;
 use crate::dtype::DType;
 
 /// The bytes of the buffer that hold the pattern, ready to be copied.
-pub(in crate::engine) const PATTERN_BYTES: u64 = 64 << 10;
+pub(crate) const PATTERN_BYTES: u64 = 64 << 10;
 
 /// The size of an answer: four words.
-pub(in crate::engine) const ANSWER_BYTES: u64 = 16;
+pub(crate) const ANSWER_BYTES: u64 = 16;
 
 /// The most answers in the buffer, if one binding can show as many.
 pub(super) const MOST_ANSWERS: u64 = 16 << 10;
@@ -19,7 +19,7 @@ pub(super) const LEAST_ANSWERS: u64 = 4 << 10;
 pub(super) const PAGE_ANSWERS: u32 = 256;
 
 /// The bytes of the parameters of a look.
-pub(in crate::engine) const PARAMS_BYTES: u32 = 32;
+pub(crate) const PARAMS_BYTES: u32 = 32;
 
 /// The kinds of looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,19 +12,19 @@ const TABLED_BYTES: u64 = 4 << 10;
 type Tabled = (Zone, fn(Zone) -> About);
 
 /// Zones of one slab that fit in one binding.
-pub(in crate::engine) struct ZoneGroup {
+pub(crate) struct ZoneGroup {
     seen: Binding,
     zones: Vec<Tabled>,
 }
 
 impl ZoneGroup {
     /// The number of answers of the group.
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.zones.len()
     }
 
     /// The ranges of the zones in the binding, four words a zone.
-    pub(in crate::engine) fn table(&self) -> Vec<u8> {
+    pub(crate) fn table(&self) -> Vec<u8> {
         let words = self.zones.iter().map(|(zone, _)| {
             let start = (zone.place.offset_bytes - self.seen.offset_bytes) / 4;
             [start as u32, (zone.size_bytes / 4) as u32, 0, 0]
@@ -36,7 +36,7 @@ impl ZoneGroup {
 
 /// Begins a check of everything. Returns the large freed ranges, which are checked one by one, and
 /// all other zones in groups.
-pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<ZoneGroup>)> {
+pub(crate) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>, Vec<ZoneGroup>)> {
     state.diagnose.as_mut()?.is_all_seen = true;
     super::handle_changes(state);
     let memory = &state.memory;
@@ -52,7 +52,7 @@ pub(in crate::engine) fn begin_look_over(state: &mut State) -> Option<(Vec<Zone>
 }
 
 /// Looks at a freed range.
-pub(in crate::engine) fn look_at_freed(state: &mut State, zone: Zone) {
+pub(crate) fn look_at_freed(state: &mut State, zone: Zone) {
     super::with(state, |diagnose, state| {
         diagnose.look_at_zone(state, zone, About::Freed);
     });
@@ -60,7 +60,7 @@ pub(in crate::engine) fn look_at_freed(state: &mut State, zone: Zone) {
 
 /// Records one dispatch for each group. Its table of zones lies in the buffer of the answers, from
 /// the answer `first` on.
-pub(in crate::engine) fn look_at_groups(state: &mut State, groups: Vec<ZoneGroup>, first: u32) {
+pub(crate) fn look_at_groups(state: &mut State, groups: Vec<ZoneGroup>, first: u32) {
     super::with(state, |diagnose, state| {
         let mut answer = first;
         for group in groups {
@@ -121,14 +121,14 @@ fn by_window(state: &State, zones: Vec<Tabled>) -> Vec<ZoneGroup> {
 
 impl Diagnose {
     /// The number of free answers.
-    pub(in crate::engine) fn free_answers(&self) -> usize {
+    pub(crate) fn free_answers(&self) -> usize {
         let free = self.gear.as_ref().map(|gear| gear.answers - self.used);
         free.unwrap_or(0) as usize
     }
 
     /// Reserves answers for a table of `count` zones. Returns the first, and its offset in the
     /// buffer.
-    pub(in crate::engine) fn take_table(&mut self, count: u32) -> (u32, u64) {
+    pub(crate) fn take_table(&mut self, count: u32) -> (u32, u64) {
         let first = self.used;
         self.used += count;
         (
@@ -139,14 +139,14 @@ impl Diagnose {
 
     /// Ends a check of everything. If looks were missed, the suspects stay for the pass that finds
     /// the damage.
-    pub(in crate::engine) fn end_look_over(&mut self) {
+    pub(crate) fn end_look_over(&mut self) {
         if self.is_all_seen {
             self.suspects.clear();
         }
     }
 
     /// Notes that all looks so far are in accepted submissions.
-    pub(in crate::engine) fn was_submitted(&mut self) {
+    pub(crate) fn was_submitted(&mut self) {
         self.submitted = self.asked.len();
     }
 }

@@ -188,7 +188,7 @@ impl Diagnose {
 
 /// Watches a launch that has its places, before it is encoded.
 #[cold]
-pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
+pub(crate) fn watch_before(state: &mut State, launch: &Launch) {
     super::with(state, |diagnose, state| {
         let operation = (state.operation)(launch);
         let by = match launch.program {
@@ -239,7 +239,7 @@ pub(in crate::engine) fn watch_before(state: &mut State, launch: &Launch) {
 
 /// Watches a launch after it was encoded.
 #[cold]
-pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
+pub(crate) fn watch_after(state: &mut State, launch: &Launch) {
     super::with(state, |diagnose, state| {
         for zone in ends(state, launch) {
             let name = launch.program.name();
@@ -272,7 +272,7 @@ pub(in crate::engine) fn watch_after(state: &mut State, launch: &Launch) {
 }
 
 /// Notes that the app submitted its own commands. Returns whether to check everything.
-pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
+pub(crate) fn watch_foreign(state: &mut State) -> bool {
     let Some(diagnose) = &mut state.diagnose else {
         return false;
     };
@@ -282,7 +282,7 @@ pub(in crate::engine) fn watch_foreign(state: &mut State) -> bool {
 
 /// Watches a read by the host.
 #[cold]
-pub(in crate::engine) fn watch_read(state: &mut State, storage: &Storage) {
+pub(crate) fn watch_read(state: &mut State, storage: &Storage) {
     super::with(state, |diagnose, state| {
         let version = state.memory.slots.writes_to(storage);
         diagnose.watch.is_read(version, "the host");

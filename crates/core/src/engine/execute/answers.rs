@@ -13,7 +13,7 @@ use crate::transfer::{Piece, Reading};
 
 /// Checks every canary and all poisoned memory, and collects the answers. Runs at the end of an
 /// execution pass whose results a caller waits for.
-pub(in crate::engine) async fn look_over(pass: &Pass) -> Result<()> {
+pub(crate) async fn look_over(pass: &Pass) -> Result<()> {
     let Some((freed, groups)) = diagnose::begin_look_over(&mut pass.lock()) else {
         return Ok(());
     };

@@ -11,7 +11,7 @@ use crate::driver::{Caps, ReferenceKernel};
 
 /// The reference kernel for a layout. `None` on a device that runs the WGSL.
 #[cfg(any(test, feature = "sim"))]
-pub(in crate::engine) fn reference(
+pub(crate) fn reference(
     program: &Program,
     variant: Variant,
     layout: Layout,
@@ -39,12 +39,7 @@ pub(in crate::engine) fn reference(
 
 /// The reference kernels are not compiled in: no device of this build computes on the host.
 #[cfg(not(any(test, feature = "sim")))]
-pub(in crate::engine) fn reference(
-    _: &Program,
-    _: Variant,
-    _: Layout,
-    _: &Caps,
-) -> Option<ReferenceKernel> {
+pub(crate) fn reference(_: &Program, _: Variant, _: Layout, _: &Caps) -> Option<ReferenceKernel> {
     None
 }
 

@@ -66,7 +66,7 @@ struct Listener {
 
 /// The app's callbacks, and the limit of the operating system.
 #[derive(Default)]
-pub(in crate::engine) struct Outside {
+pub(crate) struct Outside {
     listeners: Arc<Mutex<Vec<Listener>>>,
     next_id: AtomicU64,
     /// How often this execution pass may still ask.
@@ -78,7 +78,7 @@ pub(in crate::engine) struct Outside {
     os_is_static: AtomicBool,
     /// What to do at the next error for lack of memory.
     #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
-    pub(in crate::engine) at_shortage: Mutex<Option<AtShortage>>,
+    pub(crate) at_shortage: Mutex<Option<AtShortage>>,
     /// The limit is below the reserved bytes. The next execution pass must shrink to it.
     must_shrink: AtomicBool,
     /// The ledger's count of lowered limits when an execution pass last began to shrink.
@@ -90,22 +90,22 @@ pub(in crate::engine) struct Outside {
 pub(crate) type AtShortage = Box<dyn FnOnce(&crate::engine::Engine) + Send>;
 
 /// The result of a poll.
-pub(in crate::engine) struct Polled {
+pub(crate) struct Polled {
     /// The number of polls before.
-    pub(in crate::engine) polls: u32,
+    pub(crate) polls: u32,
     /// Whether to ask the operating system now.
-    pub(in crate::engine) asks: bool,
+    pub(crate) asks: bool,
 }
 
 impl Outside {
-    pub(in crate::engine) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let outside = Outside::default();
         outside.idle_polls.store(IDLE_POLLS, Ordering::Relaxed);
         outside
     }
 
     /// Registers a callback for shortages of memory.
-    pub(in crate::engine) fn listen(&self, callback: Arc<Callback>) -> PressureGuard {
+    pub(crate) fn listen(&self, callback: Arc<Callback>) -> PressureGuard {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.listeners.lock().push(Listener { id, callback });
         PressureGuard {
@@ -116,12 +116,12 @@ impl Outside {
 
     /// Allows to ask again at the start of an execution pass, because the app may have memory to
     /// free again.
-    pub(in crate::engine) fn allow_asking(&self) {
+    pub(crate) fn allow_asking(&self) {
         self.asks_left.store(MOST_ASKS, Ordering::Relaxed);
     }
 
     /// The callbacks to call. `None` if there are none, or this execution pass may not ask again.
-    pub(in crate::engine) fn begin_asking(&self) -> Option<Vec<Arc<Callback>>> {
+    pub(crate) fn begin_asking(&self) -> Option<Vec<Arc<Callback>>> {
         if self.asks_left.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -131,7 +131,7 @@ impl Outside {
     }
 
     /// All were asked. If they freed nothing, the same pass does not ask again.
-    pub(in crate::engine) fn end_asking(&self, has_freed: bool) {
+    pub(crate) fn end_asking(&self, has_freed: bool) {
         // Only the holder of the execution lock asks.
         let asks_left = match has_freed {
             true => self.asks_left.load(Ordering::Relaxed).saturating_sub(1),
@@ -141,33 +141,33 @@ impl Outside {
     }
 
     /// Counts a poll of the app.
-    pub(in crate::engine) fn poll(&self) -> Polled {
+    pub(crate) fn poll(&self) -> Polled {
         let polls = self.polls.fetch_add(1, Ordering::Relaxed);
         let asks = polls.is_multiple_of(POLLS_PER_QUESTION);
         Polled { polls, asks }
     }
 
     /// The number of polls after which unused memory is released; 0 for never.
-    pub(in crate::engine) fn idle_polls(&self) -> u32 {
+    pub(crate) fn idle_polls(&self) -> u32 {
         self.idle_polls.load(Ordering::Relaxed)
     }
 
-    pub(in crate::engine) fn set_idle_polls(&self, polls: u32) {
+    pub(crate) fn set_idle_polls(&self, polls: u32) {
         self.idle_polls.store(polls, Ordering::Relaxed);
     }
 
     /// Whether the operating system's answer is a constant size.
-    pub(in crate::engine) fn os_is_static(&self) -> bool {
+    pub(crate) fn os_is_static(&self) -> bool {
         self.os_is_static.load(Ordering::Relaxed)
     }
 
     /// Notes whether the operating system's answer is constant.
-    pub(in crate::engine) fn set_os_static(&self, is_static: bool) {
+    pub(crate) fn set_os_static(&self, is_static: bool) {
         self.os_is_static.store(is_static, Ordering::Relaxed);
     }
 
     /// Takes a new answer of the operating system. `ours_bytes` of the memory in use are ours.
-    pub(in crate::engine) fn follow_os(&self, os_budget: OsBudget, ours_bytes: u64) {
+    pub(crate) fn follow_os(&self, os_budget: OsBudget, ours_bytes: u64) {
         match &mut *self.os.lock() {
             Some(limit) => drop(limit.follow(os_budget, ours_bytes)),
             none => *none = Some(OsLimit::new(os_budget, ours_bytes)),
@@ -175,28 +175,28 @@ impl Outside {
     }
 
     /// The limit that the operating system leaves to the process, if it gives one.
-    pub(in crate::engine) fn os_limit_bytes(&self) -> Option<u64> {
+    pub(crate) fn os_limit_bytes(&self) -> Option<u64> {
         self.os.lock().as_ref().map(OsLimit::limit_bytes)
     }
 
     /// Whether the limit is below the reserved bytes.
-    pub(in crate::engine) fn must_shrink(&self) -> bool {
+    pub(crate) fn must_shrink(&self) -> bool {
         self.must_shrink.load(Ordering::Acquire)
     }
 
-    pub(in crate::engine) fn set_must_shrink(&self, must_shrink: bool) {
+    pub(crate) fn set_must_shrink(&self, must_shrink: bool) {
         self.must_shrink.store(must_shrink, Ordering::Release);
     }
 
     /// Whether the limit was lowered since an execution pass last shrank to it. `times` is the
     /// ledger's count.
-    pub(in crate::engine) fn is_newly_lowered(&self, times: u64) -> bool {
+    pub(crate) fn is_newly_lowered(&self, times: u64) -> bool {
         self.lowered_before.load(Ordering::Acquire) != times
     }
 
     /// Notes that an execution pass begins to shrink. `times` is the ledger's count of lowered
     /// limits.
-    pub(in crate::engine) fn begin_shrink(&self, times: u64) {
+    pub(crate) fn begin_shrink(&self, times: u64) {
         self.allow_asking();
         self.lowered_before.store(times, Ordering::Release);
     }

@@ -29,13 +29,13 @@ pub(crate) type WatermarkCallback = dyn Fn(&Watermark) + Send + Sync;
 pub(crate) type WatermarkCallback = dyn Fn(&Watermark);
 
 /// What a callback watches.
-pub(in crate::engine) struct Watched {
+pub(crate) struct Watched {
     /// The path of the share; `None` for the whole device.
-    pub(in crate::engine) path: Option<Arc<str>>,
+    pub(crate) path: Option<Arc<str>>,
     /// The name of the share in metrics.
     #[cfg(feature = "metrics")]
-    pub(in crate::engine) label: Option<Arc<str>>,
-    pub(in crate::engine) percent: u8,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) percent: u8,
 }
 
 struct Listener {
@@ -48,7 +48,7 @@ struct Listener {
 
 /// The app's callbacks for watermarks.
 #[derive(Default)]
-pub(in crate::engine) struct WatermarkListeners(Arc<Mutex<Listeners>>);
+pub(crate) struct WatermarkListeners(Arc<Mutex<Listeners>>);
 
 #[derive(Default)]
 struct Listeners {
@@ -102,7 +102,7 @@ impl Listener {
 
 impl WatermarkListeners {
     /// Registers a callback. Returns its number and its guard.
-    pub(in crate::engine) fn listen(
+    pub(crate) fn listen(
         &self,
         of: Watched,
         callback: Arc<WatermarkCallback>,
@@ -127,7 +127,7 @@ impl WatermarkListeners {
 
     /// How often callbacks were called, those without a guard any more included.
     #[cfg(feature = "metrics")]
-    pub(in crate::engine) fn calls(&self) -> Calls {
+    pub(crate) fn calls(&self) -> Calls {
         let listeners = self.0.lock();
         let mut calls = listeners.ended.clone();
         listeners.all.iter().for_each(|one| one.count(&mut calls));
@@ -136,7 +136,7 @@ impl WatermarkListeners {
 
     /// What a callback is told, and the callback, which the caller calls. `None` if its guard is
     /// gone.
-    pub(in crate::engine) fn begin_call(
+    pub(crate) fn begin_call(
         &self,
         id: u64,
         bytes: u64,

@@ -30,7 +30,7 @@ use crate::driver::{BoxFuture, MaybeSend};
 const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
 
 #[derive(Default)]
-pub(in crate::engine) struct ExecutionLock {
+pub(crate) struct ExecutionLock {
     waiters: Arc<Waiters>,
     /// The work of a pass that has the lock and may have to wait. Locked after `waiters`.
     work: Mutex<Option<Arc<Work>>>,
@@ -39,7 +39,7 @@ pub(in crate::engine) struct ExecutionLock {
 /// Those who wait for the lock. They are apart from the work, which has no handle of the lock, and
 /// which in a browser may not change threads as a waker may.
 #[derive(Default)]
-pub(in crate::engine) struct Waiters(Mutex<State>);
+pub(crate) struct Waiters(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -55,10 +55,10 @@ struct State {
 struct Wakers(Vec<Waker>);
 
 /// Holds the execution lock until it is dropped. `None` once its work unlocks.
-pub(in crate::engine) struct ExecutionGuard(Option<Arc<ExecutionLock>>);
+pub(crate) struct ExecutionGuard(Option<Arc<ExecutionLock>>);
 
 impl ExecutionLock {
-    pub(in crate::engine) fn new(waiters: Arc<Waiters>) -> Arc<Self> {
+    pub(crate) fn new(waiters: Arc<Waiters>) -> Arc<Self> {
         Arc::new(ExecutionLock {
             waiters,
             work: Mutex::default(),
@@ -66,7 +66,7 @@ impl ExecutionLock {
     }
 
     /// Waits for the execution lock and polls the work of its holder meanwhile.
-    pub(in crate::engine) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
+    pub(crate) async fn lock(self: &Arc<Self>) -> ExecutionGuard {
         loop {
             if let Some(guard) = self.lock_unless(|| false).await {
                 return guard;

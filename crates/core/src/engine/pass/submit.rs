@@ -14,7 +14,7 @@ use crate::transfer::refusal;
 
 impl Pass {
     /// Submits the batch. A refusal poisons the storages that the batch should have written.
-    pub(in crate::engine) fn submit(&self) -> Result<()> {
+    pub(crate) fn submit(&self) -> Result<()> {
         let (mut batch, has_refused_changes) = {
             let mut state = self.lock();
             state.handle_changes();
@@ -50,7 +50,7 @@ impl Pass {
 
     /// The pass has delivered bytes of a read without a submission. The thread that wants them may
     /// wait for the pass, which goes on with work of a lower priority.
-    pub(in crate::engine) fn delivered(&self) {
+    pub(crate) fn delivered(&self) {
         let has_priorities = self.lock().has_priorities;
         if has_priorities {
             self.waiters.notify();
@@ -158,15 +158,12 @@ impl Pass {
     }
 
     /// Releases one slab, if it is empty.
-    pub(in crate::engine) fn release_one(&self, slab: SlabId) -> Result<u64> {
+    pub(crate) fn release_one(&self, slab: SlabId) -> Result<u64> {
         self.release(|memory| memory.slabs.if_empty(slab))
     }
 
     /// Releases, one by one, the empty slabs that `next` names.
-    pub(in crate::engine) fn release(
-        &self,
-        next: impl Fn(&Memory) -> Option<(SlabId, bool)>,
-    ) -> Result<u64> {
+    pub(crate) fn release(&self, next: impl Fn(&Memory) -> Option<(SlabId, bool)>) -> Result<u64> {
         let mut released = 0;
         loop {
             let mut buffers = Vec::new();

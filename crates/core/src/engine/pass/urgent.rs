@@ -28,7 +28,7 @@ const LEAST_PART_BYTES: u64 = 64 << 10;
 
 /// The pass does something for which others may wait, and looks for work of a higher priority only
 /// where it [gives way](Pass::give_way). After that it does what it did before.
-pub(in crate::engine) struct HoldGuard<'a>(Option<(&'a Pass, Option<HeldFor>)>);
+pub(crate) struct HoldGuard<'a>(Option<(&'a Pass, Option<HeldFor>)>);
 
 impl Drop for HoldGuard<'_> {
     fn drop(&mut self) {
@@ -42,7 +42,7 @@ impl Pass {
     /// Work of a lower priority waits for the submission before, so that work of a higher one
     /// waits for one submission at most. The wait is before the next commands are encoded, not
     /// before they are submitted: what comes meanwhile goes first.
-    pub(in crate::engine) async fn wait_if_lower(&self) -> Result<()> {
+    pub(crate) async fn wait_if_lower(&self) -> Result<()> {
         if self.works_for_lower() {
             self.wait_idle().await?;
         }
@@ -50,7 +50,7 @@ impl Pass {
     }
 
     /// From now on the pass meets a need of the command at the head of the queue.
-    pub(in crate::engine) fn hold(&self) -> HoldGuard<'_> {
+    pub(crate) fn hold(&self) -> HoldGuard<'_> {
         match self.works_for_lower() {
             true => self.hold_for(HeldFor::Command),
             false => HoldGuard(None),
@@ -58,7 +58,7 @@ impl Pass {
     }
 
     /// From now on the pass does something whole, if others may wait for what it does.
-    pub(in crate::engine) fn hold_whole(&self) -> HoldGuard<'_> {
+    pub(crate) fn hold_whole(&self) -> HoldGuard<'_> {
         let is_held = self.lock().holds.held().is_some();
         match is_held {
             true => self.hold_for(HeldFor::Whole),
@@ -68,7 +68,7 @@ impl Pass {
 
     /// From now on the pass does this, and others may wait for it. What the pass does whole stays
     /// whole.
-    pub(in crate::engine) fn hold_for(&self, held: HeldFor) -> HoldGuard<'_> {
+    pub(crate) fn hold_for(&self, held: HeldFor) -> HoldGuard<'_> {
         let before = self.lock().holds.held();
         if before != Some(HeldFor::Whole) {
             self.swap_hold(Some(held));
@@ -85,7 +85,7 @@ impl Pass {
 
     /// What the pass frees or moves at most before the next look; `u64::MAX` where it does not
     /// look.
-    pub(in crate::engine) fn part_bytes(&self) -> u64 {
+    pub(crate) fn part_bytes(&self) -> u64 {
         if !self.lock().holds.looks() {
             return u64::MAX;
         }
@@ -95,7 +95,7 @@ impl Pass {
     }
 
     /// Whether commands have come that go before what the pass does.
-    pub(in crate::engine) fn is_outranked(&self) -> bool {
+    pub(crate) fn is_outranked(&self) -> bool {
         self.outranked().is_some()
     }
 
@@ -121,7 +121,7 @@ impl Pass {
     /// Runs the commands that go before what the pass does, if some have come, and submits them.
     /// Returns whether that has changed anything: then nothing that the caller knows of the state
     /// need hold any more.
-    pub(in crate::engine) async fn give_way(&self) -> Result<bool> {
+    pub(crate) async fn give_way(&self) -> Result<bool> {
         match self.outranked() {
             Some((above, amid)) => Paused::during(self.run_above(above, amid)).await,
             None => Ok(false),
@@ -156,13 +156,13 @@ impl Pass {
     }
 
     /// How often urgent commands have changed anything in the middle of something else.
-    pub(in crate::engine) fn changes_amid(&self) -> u64 {
+    pub(crate) fn changes_amid(&self) -> u64 {
         self.lock().holds.changes_amid()
     }
 
     /// The refused submissions, without those of urgent commands in the middle of what the pass
     /// does.
-    pub(in crate::engine) fn refused_submissions(&self) -> u64 {
+    pub(crate) fn refused_submissions(&self) -> u64 {
         self.lock().refused_submissions()
     }
 

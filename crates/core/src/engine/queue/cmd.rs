@@ -64,10 +64,7 @@ impl Cmd {
     }
 
     /// Whether an operand, with its role, is such a one.
-    pub(in crate::engine) fn has_operand(
-        &self,
-        mut is_it: impl FnMut(&Arc<Storage>, Role) -> bool,
-    ) -> bool {
+    pub(crate) fn has_operand(&self, mut is_it: impl FnMut(&Arc<Storage>, Role) -> bool) -> bool {
         let mut has_it = false;
         self.each_operand(&mut |storage, role| has_it |= is_it(storage, role));
         has_it
@@ -76,7 +73,7 @@ impl Cmd {
     /// As [`each_operand`](Self::each_operand), for what runs for each command: it is compiled into
     /// the caller.
     #[inline]
-    pub(in crate::engine) fn visit_operands(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
+    pub(crate) fn visit_operands(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
                 for (index, arg) in launch.args.iter().enumerate() {
@@ -99,7 +96,7 @@ impl Cmd {
 
     /// What it does, for an error: the method that the app called, and the tensors that it writes.
     #[cold]
-    pub(in crate::engine) fn described(&self, operation: fn(&Launch) -> String) -> String {
+    pub(crate) fn described(&self, operation: fn(&Launch) -> String) -> String {
         let mut described = match self {
             Cmd::Launch(launch) => launch.name(operation),
             Cmd::Upload { .. } => "an upload".to_owned(),
@@ -118,24 +115,24 @@ impl Cmd {
 
     /// Whether the command should be submitted at once. The reading thread copies one large piece
     /// out while the device copies the next.
-    pub(in crate::engine) fn submits_at_once(&self) -> bool {
+    pub(crate) fn submits_at_once(&self) -> bool {
         matches!(self, Cmd::Read { piece, .. } if piece.size_bytes >= LARGE_PIECE_BYTES)
     }
 
     /// Whether the command runs a kernel of the app. Such a command is submitted alone: if the
     /// driver refuses it, no other command fails.
-    pub(in crate::engine) fn is_custom(&self) -> bool {
+    pub(crate) fn is_custom(&self) -> bool {
         matches!(self, Cmd::Launch(launch) if matches!(launch.program, Program::Custom(_)))
     }
 
     /// Whether the command uses a buffer of the app. Such a command is submitted alone too, because
     /// the app may have destroyed the buffer.
-    pub(in crate::engine) fn is_foreign(&self) -> bool {
+    pub(crate) fn is_foreign(&self) -> bool {
         self.has_operand(|storage, _| storage.residency() == Residency::Imported)
     }
 
     /// Whether the command has several results, of which some may be available without the others.
-    pub(in crate::engine) fn has_several_results(&self) -> bool {
+    pub(crate) fn has_several_results(&self) -> bool {
         let Cmd::Launch(launch) = self else {
             return false;
         };

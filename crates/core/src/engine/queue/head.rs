@@ -6,7 +6,7 @@ use crate::memory::{HoleChoice, Storage};
 
 /// The state of the command at the head of the queue.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Head {
+pub(crate) struct Head {
     /// The storages that the engine has placed for the command.
     placed: Vec<Weak<Storage>>,
     /// The holes that the operands may use.
@@ -18,7 +18,7 @@ pub(in crate::engine) struct Head {
 impl Head {
     /// Resets the state after the command has run or was moved to another list.
     #[inline]
-    pub(in crate::engine) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.fit = HoleChoice::Best;
         if !self.placed.is_empty() {
             self.placed.clear();
@@ -27,38 +27,38 @@ impl Head {
 
     /// The holes that the operands may use.
     #[inline]
-    pub(in crate::engine) fn fit(&self) -> HoleChoice {
+    pub(crate) fn fit(&self) -> HoleChoice {
         self.fit
     }
 
     /// Sets the holes that the operands may use, until the command has run, found no room, or a
     /// placement took the permission.
-    pub(in crate::engine) fn set_fit(&mut self, fit: HoleChoice) {
+    pub(crate) fn set_fit(&mut self, fit: HoleChoice) {
         self.fit = fit;
     }
 
     /// Takes the permission for one placement. Later ones get the best holes again.
-    pub(in crate::engine) fn take_fit(&mut self) -> HoleChoice {
+    pub(crate) fn take_fit(&mut self) -> HoleChoice {
         std::mem::take(&mut self.fit)
     }
 
     /// Notes that the engine placed a storage for the command.
-    pub(in crate::engine) fn note_placed(&mut self, storage: &Arc<Storage>) {
+    pub(crate) fn note_placed(&mut self, storage: &Arc<Storage>) {
         self.placed.push(Arc::downgrade(storage));
     }
 
     /// Takes the storages that the engine placed for the command, if they still have holders.
-    pub(in crate::engine) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
+    pub(crate) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
         let placed = std::mem::take(&mut self.placed);
         placed.into_iter().filter_map(|one| one.upgrade())
     }
 
     /// Whether the operands may be evicted like any other storage.
-    pub(in crate::engine) fn may_evict_operands(&self) -> bool {
+    pub(crate) fn may_evict_operands(&self) -> bool {
         self.may_evict_operands
     }
 
-    pub(in crate::engine) fn set_may_evict_operands(&mut self, may_evict_operands: bool) {
+    pub(crate) fn set_may_evict_operands(&mut self, may_evict_operands: bool) {
         self.may_evict_operands = may_evict_operands;
     }
 }

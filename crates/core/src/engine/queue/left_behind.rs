@@ -24,7 +24,7 @@ use crate::transfer::Reading;
 /// The commands of rematerializers compute from inputs as these are now. So they come before all
 /// commands of the app that wait here, whatever those write, and depend on each other only.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct LeftBehind {
+pub(crate) struct LeftBehind {
     /// In the order in which they will run: those of rematerializers come first.
     cmds: Vec<(Cmd, Error)>,
     /// How many of them are of rematerializers.
@@ -36,7 +36,7 @@ pub(in crate::engine) struct LeftBehind {
     sources: Vec<Arc<Storage>>,
     /// What a share was refused last in this run of the queue, until there may be something to
     /// evict again.
-    pub(in crate::engine) refused: Option<Refused>,
+    pub(crate) refused: Option<Refused>,
 }
 
 #[derive(Debug)]
@@ -52,27 +52,27 @@ fn address_of(reading: &Arc<Reading>) -> u64 {
 }
 
 impl LeftBehind {
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.cmds.is_empty()
     }
 
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.cmds.len()
     }
 
     /// The commands, in the order in which they will run.
-    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &Cmd> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Cmd> {
         self.cmds.iter().map(|(cmd, _)| cmd)
     }
 
     /// The number of uploads whose staged bytes wait here.
-    pub(in crate::engine) fn uploads(&self) -> u64 {
+    pub(crate) fn uploads(&self) -> u64 {
         let is_upload = |cmd: &&Cmd| matches!(cmd, Cmd::Upload { .. });
         self.iter().filter(is_upload).count() as u64
     }
 
     /// Drops commands whose results nothing can use any more. Returns whether there were any.
-    pub(in crate::engine) fn drop_unwanted(&mut self, memory: &Memory) -> bool {
+    pub(crate) fn drop_unwanted(&mut self, memory: &Memory) -> bool {
         let left_before = self.cmds.len();
         let mut wanted = VecDeque::new();
         self.take_wanted(|cmd, error| wanted.push_front((cmd, error)));
@@ -83,13 +83,7 @@ impl LeftBehind {
     }
 
     /// Adds a command. `is_step`: it is one of a rematerializer.
-    pub(in crate::engine) fn push(
-        &mut self,
-        cmd: Cmd,
-        error: Error,
-        is_step: bool,
-        memory: &Memory,
-    ) {
+    pub(crate) fn push(&mut self, cmd: Cmd, error: Error, is_step: bool, memory: &Memory) {
         let touched = &mut self.touched;
         let mut touch = |address, is_written: bool| {
             let touched = touched.entry(address).or_insert_with(|| Touched {
@@ -124,7 +118,7 @@ impl LeftBehind {
 
     /// Adds the commands of rematerializers that a pass has begun and not ended, before it runs the
     /// queue again.
-    pub(in crate::engine) fn add_steps(&mut self, steps: VecDeque<Cmd>, error: &Error) {
+    pub(crate) fn add_steps(&mut self, steps: VecDeque<Cmd>, error: &Error) {
         let steps = steps.into_iter().map(|cmd| (cmd, error.clone()));
         self.cmds.splice(self.steps..self.steps, steps);
     }
@@ -132,7 +126,7 @@ impl LeftBehind {
     /// The error of a command that the command at the head must not overtake. `None` if there is no
     /// conflict. `steps`: what runs now.
     #[inline]
-    pub(in crate::engine) fn conflict(&self, cmd: &Cmd, steps: &Steps) -> Option<Error> {
+    pub(crate) fn conflict(&self, cmd: &Cmd, steps: &Steps) -> Option<Error> {
         match self.cmds.is_empty() {
             true => None,
             false => self.find_conflict(cmd, steps),
@@ -167,19 +161,19 @@ impl LeftBehind {
     }
 
     /// The reason why a storage does not have its value yet.
-    pub(in crate::engine) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
+    pub(crate) fn reason(&self, storage: &Arc<Storage>) -> Option<Error> {
         let touched = self.touched.get(&(storage.address() as u64))?;
         touched.written.then(|| touched.error.clone())
     }
 
     /// The reason why a storage must not be written to yet.
-    pub(in crate::engine) fn reason_to_keep(&self, storage: &Arc<Storage>) -> Option<Error> {
+    pub(crate) fn reason_to_keep(&self, storage: &Arc<Storage>) -> Option<Error> {
         let touched = self.touched.get(&(storage.address() as u64))?;
         Some(touched.error.clone())
     }
 
     /// The reason why a reading was left behind, if it was.
-    pub(in crate::engine) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
+    pub(crate) fn error_of_reading(&self, wanted: &Arc<Reading>) -> Option<Error> {
         let mut cmds = self.cmds.iter();
         cmds.find_map(|(cmd, error)| match cmd {
             Cmd::Read { reading, .. } if Arc::ptr_eq(reading, wanted) => Some(error.clone()),
@@ -188,12 +182,12 @@ impl LeftBehind {
     }
 
     /// The error of the first command.
-    pub(in crate::engine) fn first_error(&self) -> Option<Error> {
+    pub(crate) fn first_error(&self) -> Option<Error> {
         self.cmds.first().map(|(_, error)| error.clone())
     }
 
     /// The error of the first command that uses a storage of this share.
-    pub(in crate::engine) fn first_error_of(&self, share: ShareId) -> Option<Error> {
+    pub(crate) fn first_error_of(&self, share: ShareId) -> Option<Error> {
         let mut cmds = self.cmds.iter();
         let first = cmds.find(|(cmd, _)| cmd.has_operand(|storage, _| storage.share() == share));
         first.map(|(_, error)| error.clone())
@@ -203,7 +197,7 @@ impl LeftBehind {
     /// all. `lost` gives the error of an upload, for its storage and for what hindered it. A
     /// command that poisons the storage takes the upload's place, so commands before it see the old
     /// value. Returns the storages.
-    pub(in crate::engine) fn give_chunk_back(
+    pub(crate) fn give_chunk_back(
         &mut self,
         share: ShareId,
         lost: impl Fn(&Storage, &Error) -> Error,
@@ -226,7 +220,7 @@ impl LeftBehind {
 
     /// The chunk of staging that waits only for uploads here, all of them of other shares than this
     /// one. Of several, the one with the fewest bytes of them.
-    pub(in crate::engine) fn chunk_of_others(&self, share: ShareId) -> Option<BufferId> {
+    pub(crate) fn chunk_of_others(&self, share: ShareId) -> Option<BufferId> {
         let mut chunks: Vec<(BufferId, u32, u64)> = Vec::new();
         for (cmd, _) in &self.cmds {
             let Cmd::Upload { dst, region, .. } = cmd else {
@@ -251,7 +245,7 @@ impl LeftBehind {
 
     /// Takes all commands, the last first, and hands on those to retry. The others write storages
     /// that no tensor and no later command holds.
-    pub(in crate::engine) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
+    pub(crate) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
         self.steps = 0;

@@ -8,7 +8,7 @@ use crate::shortage::OutOfMemory;
 
 /// A request for room that the limits of a share hindered, and for which nothing could leave.
 #[derive(Debug)]
-pub(in crate::engine) struct Refused {
+pub(crate) struct Refused {
     /// The share of the storage. From whom it may take depends on that.
     by: ShareId,
     hindrance: Hindrance,
@@ -20,16 +20,16 @@ pub(in crate::engine) struct Refused {
 
 /// What changes when there may be something to evict again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Marks {
+pub(crate) struct Marks {
     /// The commands that have run.
-    pub(in crate::engine) commands: u64,
+    pub(crate) commands: u64,
     /// The blocks that were freed.
-    pub(in crate::engine) freed: u64,
+    pub(crate) freed: u64,
 }
 
 impl Refused {
     /// For a command of a share.
-    pub(in crate::engine) fn new(
+    pub(crate) fn new(
         cmd: &Cmd,
         by: ShareId,
         hindrance: Hindrance,
@@ -46,7 +46,7 @@ impl Refused {
     }
 
     /// The error, if no more can leave for this command than for that one.
-    pub(in crate::engine) fn error_for(
+    pub(crate) fn error_for(
         &self,
         cmd: &Cmd,
         by: ShareId,

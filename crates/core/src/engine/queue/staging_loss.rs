@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// The loss of staged bytes with a device, and its cause.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct StagingLoss {
+pub(crate) struct StagingLoss {
     /// Bytes staged before this epoch are lost.
     epoch: u64,
     /// The cause of the loss.
@@ -16,13 +16,13 @@ pub(in crate::engine) struct StagingLoss {
 
 impl StagingLoss {
     /// Notes that bytes staged before this epoch are lost.
-    pub(in crate::engine) fn lost(&mut self, epoch: u64, cause: Arc<Error>) {
+    pub(crate) fn lost(&mut self, epoch: u64, cause: Arc<Error>) {
         self.epoch = epoch;
         self.cause = Some(cause);
     }
 
     /// Replaces an upload whose bytes are lost by a command that poisons the target.
-    pub(in crate::engine) fn apply(&self, cmd: &mut Cmd) {
+    pub(crate) fn apply(&self, cmd: &mut Cmd) {
         if let (Cmd::Upload { dst, region, .. }, Some(cause)) = (&*cmd, &self.cause) {
             if region.epoch < self.epoch {
                 let (dst, cause) = (dst.clone(), cause.clone());

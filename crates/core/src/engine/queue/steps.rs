@@ -13,7 +13,7 @@ use crate::number_map::NumberMap;
 
 /// The steps for the command at the head of the queue, and for those that it passed.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Steps {
+pub(crate) struct Steps {
     now: StepsOfOne,
     /// The last one is the first to go on.
     passed: Vec<StepsOfOne>,
@@ -33,15 +33,15 @@ struct StepsOfOne {
 
 /// The progress of a rematerialization.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Rematerialization {
+pub(crate) struct Rematerialization {
     /// Keeps the address from being reused.
     _storage: Weak<Storage>,
     /// The number of rematerializations for the current command.
-    pub(in crate::engine) times: u32,
+    pub(crate) times: u32,
     /// Whether the commands are in the queue.
-    pub(in crate::engine) is_under_way: bool,
+    pub(crate) is_under_way: bool,
     /// The error of the rematerialization, for the next command that needs the storage.
-    pub(in crate::engine) failure: Option<Arc<Error>>,
+    pub(crate) failure: Option<Arc<Error>>,
 }
 
 impl StepsOfOne {
@@ -53,19 +53,19 @@ impl StepsOfOne {
 
 impl Steps {
     /// Other commands go before the one at the head of the queue, between its steps.
-    pub(in crate::engine) fn put_off(&mut self) {
+    pub(crate) fn put_off(&mut self) {
         self.passed.push(std::mem::take(&mut self.now));
     }
 
     /// The commands that went before have ended.
-    pub(in crate::engine) fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         if let Some(passed) = self.passed.pop() {
             self.now = passed;
         }
     }
 
     /// The progress of a storage's rematerialization.
-    pub(in crate::engine) fn entry(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
+    pub(crate) fn entry(&mut self, storage: &Arc<Storage>) -> &mut Rematerialization {
         let new = || Rematerialization {
             _storage: Arc::downgrade(storage),
             ..Rematerialization::default()
@@ -75,12 +75,12 @@ impl Steps {
     }
 
     /// Whether the commands of a rematerialization run now.
-    pub(in crate::engine) fn is_any_under_way(&self) -> bool {
+    pub(crate) fn is_any_under_way(&self) -> bool {
         self.now.under_way > 0
     }
 
     /// Notes that the commands of a rematerialization are at the head of the queue.
-    pub(in crate::engine) fn start(&mut self, storage: &Arc<Storage>) {
+    pub(crate) fn start(&mut self, storage: &Arc<Storage>) {
         let rematerialization = self.entry(storage);
         rematerialization.is_under_way = true;
         rematerialization.times += 1;
@@ -88,11 +88,7 @@ impl Steps {
     }
 
     /// Notes that a rematerialization succeeded, failed or was put off.
-    pub(in crate::engine) fn finish(
-        &mut self,
-        storage: &Arc<Storage>,
-        failure: Option<Arc<Error>>,
-    ) {
+    pub(crate) fn finish(&mut self, storage: &Arc<Storage>, failure: Option<Arc<Error>>) {
         if self.now.rematerializations.is_empty() && failure.is_none() {
             return;
         }
@@ -106,20 +102,20 @@ impl Steps {
     }
 
     /// Steps of this priority were put in front of the command, or it has this one itself.
-    pub(in crate::engine) fn raise_priority(&mut self, priority: i8) {
+    pub(crate) fn raise_priority(&mut self, priority: i8) {
         self.now.priority = self.now.priority.max(Some(priority));
     }
 
     /// Steps count as what they are for: at least this priority. `None` while no rematerialization
     /// is under way.
-    pub(in crate::engine) fn priority(&self) -> Option<i8> {
+    pub(crate) fn priority(&self) -> Option<i8> {
         self.now.priority
     }
 
     /// Notes the end of a command. Returns whether it is a command of the app, and not of a
     /// rematerializer.
     #[inline]
-    pub(in crate::engine) fn end_command(&mut self) -> bool {
+    pub(crate) fn end_command(&mut self) -> bool {
         if self.is_any_under_way() {
             return false;
         }
@@ -133,11 +129,7 @@ impl Steps {
     /// evicted and not dropped. Otherwise two storages that need each other's memory would be
     /// rematerialized in turn for ever. So would one whose memory higher priorities take, again and
     /// again, before the command has run.
-    pub(in crate::engine) fn require_copies_of_repeated(
-        &self,
-        candidates: &mut [Candidate],
-        memory: &Memory,
-    ) {
+    pub(crate) fn require_copies_of_repeated(&self, candidates: &mut [Candidate], memory: &Memory) {
         if self.now.rematerializations.is_empty() && self.passed.is_empty() {
             return;
         }
@@ -149,25 +141,25 @@ impl Steps {
     }
 
     /// Was the storage rematerialized twice for one command?
-    pub(in crate::engine) fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
+    pub(crate) fn is_repeated(&self, storage: &Arc<Storage>) -> bool {
         self.now.is_repeated(storage) || self.passed.iter().any(|one| one.is_repeated(storage))
     }
 
     /// Forgets all progress at the start of an execution pass, but for the words that were read.
-    pub(in crate::engine) fn begin_pass(&mut self) {
+    pub(crate) fn begin_pass(&mut self) {
         self.passed.clear();
         self.now.rematerializations.clear();
         (self.now.under_way, self.now.priority) = (0, None);
     }
 
     /// The error of a rematerialization, if no command has got it yet.
-    pub(in crate::engine) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
+    pub(crate) fn failure(&self, storage: &Arc<Storage>) -> Option<Arc<Error>> {
         let address = storage.address() as u64;
         self.now.rematerializations.get(&address)?.failure.clone()
     }
 
     /// The rows that the command at the head picks from a table that is not on the device.
-    pub(in crate::engine) fn picking(&mut self) -> &mut Option<Picking> {
+    pub(crate) fn picking(&mut self) -> &mut Option<Picking> {
         &mut self.now.picking
     }
 }

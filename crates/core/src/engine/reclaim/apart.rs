@@ -24,9 +24,9 @@ use crate::memory::{Heap, Storage};
 use crate::units::Bytes;
 
 /// The storages that one call of the app binds, each pinned once for each time that it is named.
-pub(in crate::engine) struct Operands {
-    pub(in crate::engine) read: Vec<Arc<Storage>>,
-    pub(in crate::engine) written: Vec<Arc<Storage>>,
+pub(crate) struct Operands {
+    pub(crate) read: Vec<Arc<Storage>>,
+    pub(crate) written: Vec<Arc<Storage>>,
 }
 
 /// A storage to move, one of the other access in the same buffer, and all buffers that have one.
@@ -37,7 +37,7 @@ struct Clash {
 }
 
 /// Moves operands until no buffer has some that are read and some that are written.
-pub(in crate::engine) async fn set_apart(pass: &Pass, operands: &Operands) -> Result<()> {
+pub(crate) async fn set_apart(pass: &Pass, operands: &Operands) -> Result<()> {
     if operands.read.is_empty() || operands.written.is_empty() {
         return Ok(());
     }

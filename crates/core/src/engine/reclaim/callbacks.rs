@@ -34,7 +34,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
 
 /// Calls the callbacks of the watermarks that were reached. The caller has no lock but the
 /// execution lock.
-pub(in crate::engine) fn tell_watermarks(pass: &Pass) {
+pub(crate) fn tell_watermarks(pass: &Pass) {
     let reached = pass.lock().memory.watermarks.take_reached();
     for one in reached {
         let listener = pass

@@ -229,7 +229,7 @@ async fn keep_readback(pass: &Pass) {
 
 /// Moves blocks of a heap together, at most `limit_bytes` of them, and releases the empty slabs of
 /// the device. Returns the bytes moved and the bytes released.
-pub(in crate::engine) fn compact_pass(
+pub(crate) fn compact_pass(
     pass: &Pass,
     heap: Heap,
     limit_bytes: u64,
@@ -263,11 +263,7 @@ pub(in crate::engine) fn compact_pass(
 
 /// Moves blocks of the heap in the host's memory together, so that a storage of `size_bytes` finds
 /// room. All slabs together may take `limit_bytes` then. Does nothing if no plan makes room.
-pub(in crate::engine) async fn compact_heap(
-    pass: &Pass,
-    size_bytes: u64,
-    limit_bytes: u64,
-) -> Result<()> {
+pub(crate) async fn compact_heap(pass: &Pass, size_bytes: u64, limit_bytes: u64) -> Result<()> {
     for attempt in 1..=PLANS {
         let steps = {
             let mut state = pass.lock();

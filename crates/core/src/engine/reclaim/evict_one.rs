@@ -20,7 +20,7 @@ use crate::memory::{Candidate, Storage};
 const MOVES: usize = 3;
 
 /// Evicts a storage, after all queued commands.
-pub(in crate::engine) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
+pub(crate) async fn evict_one(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     pass.error_of(storage)?;
     while !in_span!(
         "eviction",

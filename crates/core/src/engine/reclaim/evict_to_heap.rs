@@ -15,7 +15,7 @@ use crate::driver::{BoxFuture, Op};
 use crate::engine::heap::{create_slab, slabs_limit_bytes, unslabbed_bytes};
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
-use crate::engine::state::changes::Change;
+use crate::engine::state::changes::BlockOp;
 use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, Heap, HeapBlock, HoleChoice, HostCopy, Place, Storage};
@@ -75,7 +75,7 @@ pub(super) fn evict_to_heap<'a>(
         copy_part(&mut state, victim.place, to, at..size_bytes);
         if at > 0 {
             // If the driver refuses the last part, the whole is copied again.
-            let whole = Change::moved(victim.place, to, size_bytes);
+            let whole = BlockOp::moved(victim.place, to, size_bytes);
             state.batch.changes.push(whole);
         }
         let host = Some(Arc::new(HostCopy::Heap(block)));

@@ -5,12 +5,12 @@ use crate::engine::handle::Engine;
 use crate::engine::limits::Limits;
 
 /// Gives the ledger the limit in force: the smaller of the app's limit and the operating system's.
-pub(in crate::engine) fn apply_limits(engine: &Engine) {
+pub(crate) fn apply_limits(engine: &Engine) {
     apply(engine, &engine.lock_limits());
 }
 
 /// The caller holds the lock on the limits. Otherwise older limits could replace newer ones.
-pub(in crate::engine) fn apply(engine: &Engine, limits: &Limits) {
+pub(crate) fn apply(engine: &Engine, limits: &Limits) {
     let budget = &limits.budget;
     let app_bytes = budget.device_bytes.unwrap_or(u64::MAX);
     let hard_bytes = app_bytes.min(engine.outside.os_limit_bytes().unwrap_or(u64::MAX));
@@ -32,18 +32,18 @@ pub(super) fn note_excess(engine: &Engine, _limits: &Limits) {
 }
 
 /// The bytes by which the reserved bytes exceed the limit.
-pub(in crate::engine) fn excess_bytes(engine: &Engine) -> u64 {
+pub(crate) fn excess_bytes(engine: &Engine) -> u64 {
     let levels = engine.driver.ledger().levels();
     levels.reserved_bytes.now.saturating_sub(levels.limit_bytes)
 }
 
 /// Whether slabs take a part of the bytes that the ledger keeps for staging.
-pub(in crate::engine) fn must_drain(engine: &Engine) -> bool {
+pub(crate) fn must_drain(engine: &Engine) -> bool {
     engine.driver.ledger().slab_excess_bytes() > 0
 }
 
 /// Asks the operating system for its limit, and applies it.
-pub(in crate::engine) fn follow_os(engine: &Engine) {
+pub(crate) fn follow_os(engine: &Engine) {
     if engine.outside.os_is_static() {
         return;
     }

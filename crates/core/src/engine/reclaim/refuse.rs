@@ -12,7 +12,7 @@ use crate::shortage::{Freed, OutOfMemory, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 
 /// The number of holders that an error or a report of a pass names.
-pub(in crate::engine) const HOLDERS_NAMED: usize = 5;
+pub(crate) const HOLDERS_NAMED: usize = 5;
 
 /// Counts a run of a reclaim step and what it freed.
 pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed: Freed) {
@@ -25,7 +25,7 @@ pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed: Freed) {
 }
 
 /// The error of a storage that found no room, with the levels of memory.
-pub(in crate::engine) fn out_of_memory(
+pub(crate) fn out_of_memory(
     engine: &Engine,
     storage: &Storage,
     reclaim_counts: ReclaimCounts,
@@ -56,7 +56,7 @@ pub(super) fn not_apart(engine: &Engine, storage: &Storage, other: &Storage) -> 
 /// The error of a refusal by the driver on behalf of a storage. A lack of memory becomes
 /// `OutOfMemory`, which is not final: the commands stay queued.
 #[cold]
-pub(in crate::engine) fn refused(
+pub(crate) fn refused(
     engine: &Engine,
     what: &'static str,
     error: DriverError,
@@ -71,11 +71,7 @@ pub(in crate::engine) fn refused(
 }
 
 /// As [`out_of_memory`], for a storage that is refused as another one just was.
-pub(in crate::engine) fn refused_again(
-    state: &mut State,
-    storage: &Storage,
-    before: &OutOfMemory,
-) -> Error {
+pub(crate) fn refused_again(state: &mut State, storage: &Storage, before: &OutOfMemory) -> Error {
     note_refusal(state, storage);
     Error::OutOfMemory(Arc::new(OutOfMemory {
         requested_bytes: storage.size_bytes(),
@@ -112,7 +108,7 @@ fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts)
     }))
 }
 
-pub(in crate::engine) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
+pub(crate) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
     match *error {
         AllocError::NeverFits { limit_bytes, .. } => Error::NeverFits {
             what: "a tensor",

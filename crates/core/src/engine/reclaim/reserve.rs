@@ -15,7 +15,7 @@ const RESERVED_SLAB_BYTES: u64 = 16 * MIB;
 const LEAST_RESERVED_BYTES: u64 = 64 << 10;
 
 /// Creates slabs until `bytes` are reserved. Returns the bytes that are reserved.
-pub(in crate::engine) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
+pub(crate) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
     loop {
         let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
         let limit_bytes = limit_bytes.min(pass.limits().soft_bytes).min(bytes);

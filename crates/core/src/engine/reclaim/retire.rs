@@ -20,7 +20,7 @@ pub(super) fn retire(pass: &Pass) -> Result<u64> {
 }
 
 /// Releases idle staging and read-back buffers.
-pub(in crate::engine) fn shed_caches(pass: &Pass) -> Result<u64> {
+pub(crate) fn shed_caches(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     for staging in [&pass.uploads, &pass.restore_staging] {
         let _ = staging.sweep();
@@ -73,7 +73,7 @@ pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
 }
 
 /// Releases memory that was not used for as many polls as the app has set.
-pub(in crate::engine) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
+pub(crate) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
     let idle_polls = pass.outside.idle_polls();
     let idle_slab = {
         let mut state = pass.lock();

@@ -33,7 +33,7 @@ impl Drop for DrainGuard<'_> {
 /// Returns whether it was; then the caller should repeat the request that found no room. Above its
 /// limit the ledger admits nothing new, not even for an eviction. The caller has the execution
 /// lock. No commands run meanwhile: the one at the head of the queue may be the caller's.
-pub(in crate::engine) async fn was_lowered(pass: &Pass) -> Result<bool> {
+pub(crate) async fn was_lowered(pass: &Pass) -> Result<bool> {
     let times = pass.driver.ledger().times_lowered();
     let is_new = pass.outside.is_newly_lowered(times);
     if is_new {
@@ -45,7 +45,7 @@ pub(in crate::engine) async fn was_lowered(pass: &Pass) -> Result<bool> {
 
 /// Shrinks to the limits. Returns the bytes by which the reserved bytes still exceed the device's
 /// limit. The caller has the execution lock.
-pub(in crate::engine) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
+pub(crate) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
     Box::pin(async move {
         let times = pass.driver.ledger().times_lowered();
         pass.outside.begin_shrink(times);

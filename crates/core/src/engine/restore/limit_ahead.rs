@@ -13,7 +13,7 @@ use crate::memory::ShareId;
 
 /// A lower limit comes. Until this is dropped, no value is dropped that could not be computed
 /// within it.
-pub(in crate::engine) struct LimitAheadGuard<'a>(&'a Engine);
+pub(crate) struct LimitAheadGuard<'a>(&'a Engine);
 
 impl Drop for LimitAheadGuard<'_> {
     fn drop(&mut self) {
@@ -23,7 +23,7 @@ impl Drop for LimitAheadGuard<'_> {
 
 /// Computes the dropped values of a share, or of all, whose launches will not fit a limit of the
 /// slabs. A value that finds no room now stays dropped.
-pub(in crate::engine) async fn prepare(
+pub(crate) async fn prepare(
     engine: &Arc<Engine>,
     limit_bytes: u64,
     share: Option<ShareId>,

@@ -33,7 +33,7 @@ pub(super) fn launches_of(
 
 /// The way to a value.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct RecomputePlan {
+pub(crate) struct RecomputePlan {
     /// The storages that must stay as they are.
     leaves: Vec<Arc<Storage>>,
     /// The predicted cost, with that of inputs that are not on the device.
@@ -44,14 +44,14 @@ pub(in crate::engine) struct RecomputePlan {
 
 impl RecomputePlan {
     /// The predicted time in nanoseconds.
-    pub(in crate::engine) fn ns(&self) -> f64 {
+    pub(crate) fn ns(&self) -> f64 {
         self.ns
     }
 
     /// The bytes that stay on the device only for this, on average over the commands until the
     /// value is used by the command number `next`. `freed_by` names the command after
     /// which a storage would be freed.
-    pub(in crate::engine) fn kept_bytes(
+    pub(crate) fn kept_bytes(
         &self,
         next: u32,
         freed_by: impl Fn(&Arc<Storage>) -> Option<u32>,
@@ -68,7 +68,7 @@ impl State {
     /// The way to compute a storage again. `None` if there is none, or if a launch would exceed the
     /// budget. Also `None` if a launch needs a value that the command at the head of the queue
     /// overwrites.
-    pub(in crate::engine) fn recompute_plan(&self, storage: &Storage) -> Option<RecomputePlan> {
+    pub(crate) fn recompute_plan(&self, storage: &Storage) -> Option<RecomputePlan> {
         let plan = self.plan_of(storage)?;
         // The value may be from a time when the budget was larger.
         let budget_bytes = self.driver.ledger().slab_limit_bytes();
@@ -167,7 +167,7 @@ impl State {
 
     /// Prepares a storage for being dropped: its lineage gives its bytes again. `false` if it has
     /// none, or if one of the inputs would be computed from it.
-    pub(in crate::engine) fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
+    pub(crate) fn will_recompute(&mut self, storage: &Arc<Storage>) -> bool {
         let Some(plan) = self.plan_of(storage) else {
             return false;
         };

@@ -24,7 +24,7 @@ use crate::shortage::ReclaimCounts;
 const MOST_TIMES: u32 = 16;
 
 /// Registers a rematerializer for a storage, after all queued commands.
-pub(in crate::engine) fn register_rematerializer(
+pub(crate) fn register_rematerializer(
     pass: &Pass,
     storage: &Arc<Storage>,
     inputs: Vec<Arc<Storage>>,

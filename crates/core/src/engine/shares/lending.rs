@@ -8,7 +8,7 @@ use crate::memory::{Budget, Lending, Whole};
 use crate::transfer::OpenStore;
 
 /// The most bytes of all slabs; `u64::MAX` for no limit.
-pub(in crate::engine) fn limit_bytes(engine: &Engine) -> u64 {
+pub(crate) fn limit_bytes(engine: &Engine) -> u64 {
     let ledger = engine.driver.ledger();
     match ledger.levels().said_bytes {
         u64::MAX => u64::MAX,
@@ -17,7 +17,7 @@ pub(in crate::engine) fn limit_bytes(engine: &Engine) -> u64 {
 }
 
 /// The memory of the device, if the operating system tells. Asks it, so the caller holds no lock.
-pub(in crate::engine) fn device_bytes(engine: &Engine) -> Option<u64> {
+pub(crate) fn device_bytes(engine: &Engine) -> Option<u64> {
     let known = match engine.caps().kind {
         // The heap size of a software rasterizer is a number that its authors chose.
         AdapterKind::Cpu => None,
@@ -28,7 +28,7 @@ pub(in crate::engine) fn device_bytes(engine: &Engine) -> Option<u64> {
 
 /// The memory that shares divide now. Whoever changes shares by it holds the state's lock, as
 /// whoever changes the budget does.
-pub(in crate::engine) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Whole {
+pub(crate) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Whole {
     Whole {
         limit_bytes: limit_bytes(engine),
         device_bytes,
@@ -37,7 +37,7 @@ pub(in crate::engine) fn whole(engine: &Engine, device_bytes: Option<u64>) -> Wh
 
 /// Notes what shares may lend now, and the limit of watermarks. Lets amounts follow the operating
 /// system's limit. An execution pass calls this when it begins. Returns whether there are shares.
-pub(in crate::engine) fn note_lending(engine: &Engine) -> bool {
+pub(crate) fn note_lending(engine: &Engine) -> bool {
     let has_parts = {
         let state = &mut *engine.lock();
         if state.memory.watermarks.has_any() {
@@ -97,7 +97,7 @@ pub(super) fn lending(engine: &Engine, limit_bytes: u64, budget: &Budget) -> Len
 
 impl State {
     /// Lets staging leave what is guaranteed to shares, and the queue follow their priorities.
-    pub(in crate::engine) fn note_promises(&mut self) {
+    pub(crate) fn note_promises(&mut self) {
         self.has_priorities |= self.memory.shares.has_priorities();
         let promised_bytes = self.memory.shares.promised_bytes();
         self.driver.ledger().set_promised(promised_bytes);

@@ -12,7 +12,7 @@ use crate::memory::{ShareId, Whom};
 
 /// Evicts what is above lowered ceilings, as far as possible. Leaves shares whose priority is below
 /// `least`: the caller's commands do not wait for work of those.
-pub(in crate::engine) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
+pub(crate) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
     {
         let mut state = pass.lock();
         state.free_dead();
@@ -70,7 +70,7 @@ async fn drain_once(pass: &Pass, share: ShareId, excess_bytes: u64) -> Result<u6
 }
 
 /// From now on the pass drains the device to its limit. `None` if there are no priorities.
-pub(in crate::engine) fn hold_drain(pass: &Pass) -> Option<HoldGuard<'_>> {
+pub(crate) fn hold_drain(pass: &Pass) -> Option<HoldGuard<'_>> {
     let has_higher = {
         let state = pass.lock();
         let shares = &state.memory.shares;

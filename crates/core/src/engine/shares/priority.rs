@@ -19,7 +19,7 @@ use crate::memory::{Memory, Residency, ShareHandle, Storage};
 
 /// The priority of a command: that of the share whose value it makes. A read has that of its
 /// reader.
-pub(in crate::engine) fn priority(cmd: &Cmd) -> i8 {
+pub(crate) fn priority(cmd: &Cmd) -> i8 {
     if let Cmd::Read { by, .. } = cmd {
         return by.as_deref().map_or(0, ShareHandle::priority);
     }
@@ -41,7 +41,7 @@ fn in_force(state: &State, head: &Cmd) -> i8 {
 impl State {
     /// Whether all commands of this priority and higher ones are submitted, and passes follow
     /// priorities.
-    pub(in crate::engine) fn is_none_left(&self, least: i8) -> bool {
+    pub(crate) fn is_none_left(&self, least: i8) -> bool {
         let mut left = self.queue.commands().chain(self.left_behind.iter());
         self.has_priorities
             && (self.batch.is_empty() || self.batch.highest_priority() < least)
@@ -50,11 +50,7 @@ impl State {
 
     /// Whether a pass has left commands that write what the caller will read, or use what it will
     /// write. They are of other shares, which have lent the storages or borrow them.
-    pub(in crate::engine) fn leaves(
-        &self,
-        read: &[Arc<Storage>],
-        written: &[Arc<Storage>],
-    ) -> bool {
+    pub(crate) fn leaves(&self, read: &[Arc<Storage>], written: &[Arc<Storage>]) -> bool {
         let is_before = |storage: &Arc<Storage>, role| {
             let is_in = |all: &[Arc<Storage>]| all.iter().any(|one| Arc::ptr_eq(one, storage));
             role != Role::Read && is_in(read) || is_in(written)
@@ -64,21 +60,21 @@ impl State {
     }
 
     /// Whether the batch is of lower work, and takes so long that it should be submitted.
-    pub(in crate::engine) fn has_long_lower_batch(&self) -> bool {
+    pub(crate) fn has_long_lower_batch(&self) -> bool {
         self.has_priorities
             && self.has_long_batch()
             && self.batch.highest_priority() < self.memory.shares.highest_priority()
     }
 
     /// Whether the command at the head has a lower priority than some share.
-    pub(in crate::engine) fn lets_others_go_first(&self) -> bool {
+    pub(crate) fn lets_others_go_first(&self) -> bool {
         let highest = self.memory.shares.highest_priority();
         let is_lower = |head| in_force(self, head) < highest;
         self.has_priorities && self.queue.head().is_some_and(is_lower)
     }
 
     /// The priority of the command at the head, if commands have come that may go before it.
-    pub(in crate::engine) fn outranked(&self) -> Option<i8> {
+    pub(crate) fn outranked(&self) -> Option<i8> {
         let queue = &self.queue;
         let head = queue.head().filter(|_| self.has_priorities)?;
         let priority_of_head = in_force(self, head);
@@ -90,7 +86,7 @@ impl State {
     }
 
     /// Whether commands above this priority have come.
-    pub(in crate::engine) fn has_above(&self, above: i8) -> bool {
+    pub(crate) fn has_above(&self, above: i8) -> bool {
         self.has_priorities
             && self.queue.has_news
             && self.queue.commands().any(|cmd| priority(cmd) > above)
@@ -98,7 +94,7 @@ impl State {
 
     /// Whether the pass runs urgent commands in the middle of something else, and the next command
     /// is none, and no step for one. Urgent ones behind it wait for it.
-    pub(in crate::engine) fn stops_between(&self) -> bool {
+    pub(crate) fn stops_between(&self) -> bool {
         let least = self.queue.runs.least_priority;
         let is_urgent = |head| in_force(self, head) >= least;
         match self.queue.runs.amid {
@@ -109,7 +105,7 @@ impl State {
     }
 
     /// So many commands were put in front of another one, for whose sake they run.
-    pub(in crate::engine) fn note_steps(&mut self, count: usize) {
+    pub(crate) fn note_steps(&mut self, count: usize) {
         if !self.has_priorities {
             return;
         }
@@ -120,7 +116,7 @@ impl State {
     }
 
     /// Brings the commands of the highest priority to the head of the queue.
-    pub(in crate::engine) fn promote(&mut self) {
+    pub(crate) fn promote(&mut self) {
         while self.queue.has_passed() {
             self.steps.go_on();
         }
@@ -141,7 +137,7 @@ impl State {
     }
 
     /// Whether the command at the head, and all others, have a lower priority than the pass runs.
-    pub(in crate::engine) fn has_only_lower(&self) -> bool {
+    pub(crate) fn has_only_lower(&self) -> bool {
         let queue = &self.queue;
         let is_lower = |cmd: &Cmd| is_lower(cmd, queue.runs.least_priority);
         queue.head().is_some_and(is_lower) && queue.commands().all(is_lower)

@@ -154,7 +154,7 @@ pub(crate) fn in_the_way(unmet: Unmet) -> String {
 }
 
 /// Refuses a budget under which promises contradict each other, or could not be kept.
-pub(in crate::engine) async fn check_budget(
+pub(crate) async fn check_budget(
     engine: &Arc<Engine>,
     budget: &Budget,
     whole: Whole,
@@ -168,7 +168,7 @@ pub(in crate::engine) async fn check_budget(
 }
 
 /// The same, without making way, for a caller that holds the lock.
-pub(in crate::engine) fn check_budget_now(
+pub(crate) fn check_budget_now(
     engine: &Engine,
     memory: &Memory,
     budget: &Budget,
@@ -216,7 +216,7 @@ fn wrong_budget(reason: String) -> Error {
 
 /// Refuses pins that would break guarantees of others: pinned storages cannot leave.
 /// `pinned` has the storages that were just pinned, once each time.
-pub(in crate::engine) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
+pub(crate) fn check_pins(engine: &Engine, pinned: &[Arc<Storage>]) -> Result<()> {
     let (limit_bytes, budget) = (limit_bytes(engine), engine.budget());
     let state = engine.lock();
     let memory = &state.memory;

@@ -11,7 +11,7 @@ use crate::memory::{PendingRestore, ShareHandle};
 /// The shares of a command compete for memory from now on. Returns whether the command was
 /// dropped, because the share whose value it makes, or that reads, was cancelled.
 #[inline]
-pub(in crate::engine) fn note_share(state: &mut State, cmd: &Cmd) -> bool {
+pub(crate) fn note_share(state: &mut State, cmd: &Cmd) -> bool {
     !state.memory.shares.is_empty() && note_share_of(state, cmd)
 }
 
@@ -55,12 +55,12 @@ fn cancelled(cmd: &Cmd) -> Option<Error> {
 impl State {
     /// Whether the command at the head of the queue will be dropped, because its share was
     /// cancelled.
-    pub(in crate::engine) fn is_head_cancelled(&self) -> bool {
+    pub(crate) fn is_head_cancelled(&self) -> bool {
         !self.memory.shares.is_empty() && self.queue.head().and_then(cancelled).is_some()
     }
 
     /// Takes up the restore in whose middle urgent commands ran, unless nobody wants it any more.
-    pub(in crate::engine) fn resume_restore(&mut self) -> Option<PendingRestore> {
+    pub(crate) fn resume_restore(&mut self) -> Option<PendingRestore> {
         let is_wanted = !self.is_head_cancelled();
         (self.suspended_restores).resume(is_wanted, &mut self.memory)
     }

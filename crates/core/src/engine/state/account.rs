@@ -18,7 +18,7 @@ pub(crate) struct DryRunAccount {
 
 impl DryRunAccount {
     /// A launch was encoded. The prediction is that of the device.
-    pub(in crate::engine) fn launched(&mut self, predicted_ns: f64, is_of_program: bool) {
+    pub(crate) fn launched(&mut self, predicted_ns: f64, is_of_program: bool) {
         match is_of_program {
             true => {
                 self.launches += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use super::changes::Change;
+use super::changes::BlockOp;
 use super::times::Entry;
 use crate::driver::{BindGroupId, BufferId, Op, PipelineId};
 use crate::engine::kernel::Custom;
@@ -11,52 +11,52 @@ use crate::transfer::{Piece, Reading, Region};
 
 /// The ops of one submission, and the data needed after the driver accepts or refuses it.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Batch {
-    pub(in crate::engine) ops: Vec<Op>,
-    pub(in crate::engine) params: Vec<u8>,
+pub(crate) struct Batch {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) params: Vec<u8>,
     /// The staged bytes that the ops copy from.
-    pub(in crate::engine) regions: Vec<Region>,
+    pub(crate) regions: Vec<Region>,
     /// The reads whose copies are among the ops, with the read-back buffer and its size in bytes.
-    pub(in crate::engine) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
+    pub(crate) reads: Vec<(Arc<Reading>, Piece, (BufferId, u64))>,
     /// For each dispatch among the ops, the entry that counts its time. Empty if timing is off.
-    pub(in crate::engine) timed: Vec<Entry>,
+    pub(crate) timed: Vec<Entry>,
     /// The storages that the ops restore.
     restored: Vec<Weak<Storage>>,
     /// The blocks that the ops move, and those that they clear because another share had them.
-    pub(in crate::engine) changes: Vec<Change>,
+    pub(crate) changes: Vec<BlockOp>,
     /// No other command may join. An app's kernel or buffer is in the batch, and the driver may
     /// refuse it.
-    pub(in crate::engine) is_closed: bool,
+    pub(crate) is_closed: bool,
     /// The approximate work of the dispatches, in the unit of
     /// [`Caps::most_work`](crate::driver::Caps).
-    pub(in crate::engine) work: u64,
+    pub(crate) work: u64,
     /// The predicted time of the dispatches, which the driver's meter scales.
-    pub(in crate::engine) predicted_ns: f64,
+    pub(crate) predicted_ns: f64,
     /// The highest priority of its commands, if shares have priorities.
     highest_priority: Option<i8>,
     /// The custom kernel in the batch. Its pipeline stays until the submission.
-    pub(in crate::engine) custom: Option<Arc<Custom>>,
+    pub(crate) custom: Option<Arc<Custom>>,
 }
 
 impl Batch {
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
     /// Whether the batch must be submitted before any other op joins.
-    pub(in crate::engine) fn is_full(&self, most_ops: usize) -> bool {
+    pub(crate) fn is_full(&self, most_ops: usize) -> bool {
         self.ops.len() >= most_ops || self.is_closed
     }
 
     /// The work of the batch after a dispatch of `amount` joins. `None` if one submission may not
     /// have that much.
-    pub(in crate::engine) fn work_with(&self, amount: u64, most_work: u64) -> Option<u64> {
+    pub(crate) fn work_with(&self, amount: u64, most_work: u64) -> Option<u64> {
         let work = self.work.saturating_add(amount);
         (work <= most_work || self.is_empty()).then_some(work)
     }
 
     /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
-    pub(in crate::engine) fn has_dispatches(&self) -> bool {
+    pub(crate) fn has_dispatches(&self) -> bool {
         self.dispatches().next().is_some()
     }
 
@@ -65,7 +65,7 @@ impl Batch {
         self.ops.iter().filter(is_dispatch)
     }
 
-    pub(in crate::engine) fn dispatch(
+    pub(crate) fn dispatch(
         &mut self,
         pipeline: PipelineId,
         bind_group: BindGroupId,
@@ -92,39 +92,39 @@ impl Batch {
     }
 
     /// Adds a storage that the ops restore.
-    pub(in crate::engine) fn add_restored(&mut self, storage: &Arc<Storage>) {
+    pub(crate) fn add_restored(&mut self, storage: &Arc<Storage>) {
         self.restored.push(Arc::downgrade(storage));
     }
 
     /// The storages that the ops restore, if they still have holders.
-    pub(in crate::engine) fn restored(&self) -> impl Iterator<Item = Arc<Storage>> {
+    pub(crate) fn restored(&self) -> impl Iterator<Item = Arc<Storage>> {
         self.restored.iter().filter_map(Weak::upgrade)
     }
 
     /// Whether the ops restore the storage.
-    pub(in crate::engine) fn restores(&self, storage: &Arc<Storage>) -> bool {
+    pub(crate) fn restores(&self, storage: &Arc<Storage>) -> bool {
         let address = Arc::as_ptr(storage);
         self.restored.iter().any(|one| one.as_ptr() == address)
     }
 
     /// Notes the priority of a command; `None` if shares have no priorities.
-    pub(in crate::engine) fn note_priority(&mut self, priority: Option<i8>) {
+    pub(crate) fn note_priority(&mut self, priority: Option<i8>) {
         self.highest_priority = self.highest_priority.max(priority);
     }
 
     /// Whether it must be submitted before a command of this priority, because its commands come
     /// first.
-    pub(in crate::engine) fn is_above(&self, priority: Option<i8>) -> bool {
+    pub(crate) fn is_above(&self, priority: Option<i8>) -> bool {
         priority.is_some() && self.highest_priority > priority
     }
 
     /// The highest priority of its commands; the lowest of all, if none is known.
-    pub(in crate::engine) fn highest_priority(&self) -> i8 {
+    pub(crate) fn highest_priority(&self) -> i8 {
         self.highest_priority.unwrap_or(i8::MIN)
     }
 
     /// Empties the batch and keeps its allocations.
-    pub(in crate::engine) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ops.clear();
         self.params.clear();
         self.regions.clear();

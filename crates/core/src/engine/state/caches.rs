@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// The identity of a kernel: the address of a constant, or the id of a custom or fused kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::engine) enum ProgramId {
+pub(crate) enum ProgramId {
     Builtin(usize),
     Custom(u64),
     Fused(u64),
@@ -23,14 +23,14 @@ pub(in crate::engine) enum ProgramId {
 
 /// The key of a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct PipelineKey {
+pub(crate) struct PipelineKey {
     program: ProgramId,
-    pub(in crate::engine) variant: Variant,
-    pub(in crate::engine) layout: Layout,
+    pub(crate) variant: Variant,
+    pub(crate) layout: Layout,
 }
 
 impl PipelineKey {
-    pub(in crate::engine) fn new(program: &Program, variant: Variant, layout: Layout) -> Self {
+    pub(crate) fn new(program: &Program, variant: Variant, layout: Layout) -> Self {
         let program = match program {
             Program::Builtin(kernel) => ProgramId::Builtin(std::ptr::from_ref(*kernel) as usize),
             Program::Custom(custom) => ProgramId::Custom(custom.id),
@@ -61,8 +61,8 @@ impl Hash for PipelineKey {
 
 /// Compiled kernels, and those that failed to compile, which are not tried again.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Pipelines {
-    pub(in crate::engine) made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
+pub(crate) struct Pipelines {
+    pub(crate) made: FxHashMap<PipelineKey, Result<PipelineId, Arc<Error>>>,
     /// Pipelines of dropped kernels, which the batch may still name.
     discarded: Vec<PipelineId>,
 }
@@ -82,18 +82,18 @@ impl Pipelines {
     }
 
     /// Destroys the discarded pipelines. The caller must not be encoding a batch.
-    pub(in crate::engine) fn sweep(&mut self, driver: &Device) {
+    pub(crate) fn sweep(&mut self, driver: &Device) {
         for pipeline in self.discarded.drain(..) {
             driver.destroy_pipeline(pipeline);
         }
     }
 
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.made.len()
     }
 }
 
-pub(in crate::engine) type Bindings = SmallVec<[Binding; 4]>;
+pub(crate) type Bindings = SmallVec<[Binding; 4]>;
 
 /// The size of a generation of bind groups. A full generation becomes the old one. The groups of
 /// the generation before it that no command has used since are discarded. The result is within a
@@ -104,7 +104,7 @@ const GENERATION: usize = MOST_BIND_GROUPS / 4;
 
 /// A bounded cache of bind groups, by pipeline and ranges.
 #[derive(Debug)]
-pub(in crate::engine) struct BindGroups {
+pub(crate) struct BindGroups {
     driver: Device,
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
@@ -113,7 +113,7 @@ pub(in crate::engine) struct BindGroups {
 }
 
 impl BindGroups {
-    pub(in crate::engine) fn new(driver: Device) -> Self {
+    pub(crate) fn new(driver: Device) -> Self {
         BindGroups {
             driver,
             young: FxHashMap::default(),
@@ -122,7 +122,7 @@ impl BindGroups {
         }
     }
 
-    pub(in crate::engine) fn get(
+    pub(crate) fn get(
         &mut self,
         pipeline: PipelineId,
         bindings: Bindings,
@@ -146,13 +146,13 @@ impl BindGroups {
 
     /// Forgets the groups that name a buffer about to be destroyed. The batch must not name it any
     /// more.
-    pub(in crate::engine) fn forget_buffer(&mut self, buffer: BufferId) {
+    pub(crate) fn forget_buffer(&mut self, buffer: BufferId) {
         self.forget(|(_, bindings)| bindings.iter().any(|binding| binding.buffer == buffer));
     }
 
     /// As [`forget_buffer`](Self::forget_buffer), for many buffers in the time of one. They are
     /// given by the numbers of their keys.
-    pub(in crate::engine) fn forget_buffers(&mut self, buffers: &FxHashSet<u64>) {
+    pub(crate) fn forget_buffers(&mut self, buffers: &FxHashSet<u64>) {
         self.forget(|(_, bindings)| {
             let mut named = bindings.iter().map(|binding| binding.buffer.0.number());
             named.any(|number| buffers.contains(&number))
@@ -173,18 +173,18 @@ impl BindGroups {
 
     /// Takes the discarded groups, so that the caller destroys them. The caller must not be
     /// encoding a batch.
-    pub(in crate::engine) fn take_discarded(&mut self) -> Vec<BindGroupId> {
+    pub(crate) fn take_discarded(&mut self) -> Vec<BindGroupId> {
         std::mem::take(&mut self.discarded)
     }
 
     /// Destroys the discarded groups. The caller must not be encoding a batch.
-    pub(in crate::engine) fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         for group in self.discarded.drain(..) {
             self.driver.destroy_bind_group(group);
         }
     }
 
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 }

@@ -15,25 +15,25 @@ use crate::memory::{Memory, Place, Slabs};
 
 /// An op that moves or clears a block.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Change {
+pub(crate) struct BlockOp {
     /// Where the bytes are; `None` for a clear.
     from: Option<Place>,
     to: Place,
     size_bytes: u64,
 }
 
-impl Change {
-    pub(in crate::engine) fn moved(from: Place, to: Place, size_bytes: u64) -> Self {
+impl BlockOp {
+    pub(crate) fn moved(from: Place, to: Place, size_bytes: u64) -> Self {
         let from = Some(from);
-        Change {
+        BlockOp {
             from,
             to,
             size_bytes,
         }
     }
 
-    pub(in crate::engine) fn cleared(place: Place, size_bytes: u64) -> Self {
-        Change {
+    pub(crate) fn cleared(place: Place, size_bytes: u64) -> Self {
+        BlockOp {
             from: None,
             to: place,
             size_bytes,
@@ -57,39 +57,39 @@ impl Change {
 
 /// The changes of refused batches, in order.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct RefusedChanges(Vec<Change>);
+pub(crate) struct RefusedChanges(Vec<BlockOp>);
 
 impl RefusedChanges {
     /// Whether ops must go before all other work.
-    pub(in crate::engine) fn are_left(&self) -> bool {
+    pub(crate) fn are_left(&self) -> bool {
         !self.0.is_empty()
     }
 
     /// Keeps the changes of a refused batch.
-    pub(in crate::engine) fn keep(&mut self, changes: Vec<Change>, memory: &mut Memory) {
+    pub(crate) fn keep(&mut self, changes: Vec<BlockOp>, memory: &mut Memory) {
         self.0.extend(changes);
         self.touch(memory);
     }
 
     /// The ops to submit before anything else.
-    pub(in crate::engine) fn ops(&self) -> Vec<Op> {
-        self.0.iter().map(Change::op).collect()
+    pub(crate) fn ops(&self) -> Vec<Op> {
+        self.0.iter().map(BlockOp::op).collect()
     }
 
     /// The driver has taken the ops, with this submission.
-    pub(in crate::engine) fn submitted(&mut self, memory: &mut Memory, serial: u64) {
+    pub(crate) fn submitted(&mut self, memory: &mut Memory, serial: u64) {
         for one in self.0.drain(..) {
             one.each_place(memory, |slabs, place| slabs.used_by(place, serial));
         }
     }
 
     /// The device is lost, and all blocks with it.
-    pub(in crate::engine) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 
     /// The slabs that they name must not be released. The next batch counts as their user.
-    pub(in crate::engine) fn touch(&self, memory: &mut Memory) {
+    pub(crate) fn touch(&self, memory: &mut Memory) {
         for one in &self.0 {
             one.each_place(memory, Slabs::touch);
         }
@@ -98,10 +98,10 @@ impl RefusedChanges {
 
 impl State {
     /// Records the move of a whole block.
-    pub(in crate::engine) fn push_move(&mut self, from: Place, to: Place, bytes: u64) {
+    pub(crate) fn push_move(&mut self, from: Place, to: Place, bytes: u64) {
         // The diagnostics handle earlier changes of blocks before the copy.
         let has_changes = self.memory.canaries.has_changes() || self.memory.previous.has_unclean();
-        let change = Change::moved(from, to, bytes);
+        let change = BlockOp::moved(from, to, bytes);
         if has_changes || !self.extend_move(from, to, bytes) {
             self.push_op(change.op());
         }

@@ -9,23 +9,23 @@ use crate::transfer::{Piece, ReadingGuard};
 
 /// A copy in progress of a storage.
 #[derive(Debug)]
-pub(in crate::engine) struct Cleaning {
+pub(crate) struct Cleaning {
     storage: Weak<Storage>,
     len_bytes: u64,
     tier: Tier,
     /// The number of the last write to the storage before the copy was recorded.
     writes: u64,
-    pub(in crate::engine) destination: DestinationGuard,
+    pub(crate) destination: DestinationGuard,
     /// Cancelled on drop.
-    pub(in crate::engine) reading: ReadingGuard,
+    pub(crate) reading: ReadingGuard,
     /// The pieces that are not copied yet. An eviction for a low priority copies some at a time,
     /// and urgent commands run in between.
-    pub(in crate::engine) rest: vec::IntoIter<Piece>,
+    pub(crate) rest: vec::IntoIter<Piece>,
 }
 
 impl Cleaning {
     /// A copy of the storage's value after the write with the number `writes`.
-    pub(in crate::engine) fn new(
+    pub(crate) fn new(
         storage: &Arc<Storage>,
         writes: u64,
         (tier, destination): (Tier, DestinationGuard),
@@ -44,13 +44,13 @@ impl Cleaning {
     }
 
     /// The bytes that have left so far, or are on their way.
-    pub(in crate::engine) fn moved_bytes(&self) -> u64 {
+    pub(crate) fn moved_bytes(&self) -> u64 {
         let rest = self.rest.as_slice().iter();
         self.len_bytes - rest.map(|piece| piece.size_bytes).sum::<u64>()
     }
 
     /// Whether some pieces are left to copy.
-    pub(in crate::engine) fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         !self.rest.as_slice().is_empty()
     }
 
@@ -60,12 +60,12 @@ impl Cleaning {
     }
 
     /// Whether some pieces are left, and the others have arrived.
-    pub(in crate::engine) fn is_between_parts(&self) -> bool {
+    pub(crate) fn is_between_parts(&self) -> bool {
         self.is_left() && self.reading.next_signal().is_none()
     }
 
     /// The storage, if the copied value is still its value.
-    pub(in crate::engine) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
+    pub(crate) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
         let storage = self.storage.upgrade()?;
         let is_same = memory.slots.writes_to(&storage) == self.writes;
         let has_value = storage.slot().is_some() && memory.slots.poison_of(&storage).is_none();
@@ -79,22 +79,22 @@ impl Cleaning {
 
 /// Copies in progress.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Cleanings(Vec<Cleaning>);
+pub(crate) struct Cleanings(Vec<Cleaning>);
 
 impl Cleanings {
-    pub(in crate::engine) fn push(&mut self, one: Cleaning) {
+    pub(crate) fn push(&mut self, one: Cleaning) {
         self.0.push(one);
     }
 
     /// The bytes of the storages whose copies go to this tier, or to all.
-    pub(in crate::engine) fn bytes_to(&self, tier: Option<Tier>) -> u64 {
+    pub(crate) fn bytes_to(&self, tier: Option<Tier>) -> u64 {
         let there = self.0.iter().filter(|one| one.is_to(tier));
         there.map(|one| one.len_bytes).sum()
     }
 
     /// Takes copies to a tier, until their storages have `wanted_bytes`. The caller drops them
     /// outside the engine's lock.
-    pub(in crate::engine) fn take_to(&mut self, tier: Tier, wanted_bytes: u64) -> Vec<Cleaning> {
+    pub(crate) fn take_to(&mut self, tier: Tier, wanted_bytes: u64) -> Vec<Cleaning> {
         let mut taken_bytes = 0;
         self.take_all_that(|one| {
             let is_taken = one.tier == tier && taken_bytes < wanted_bytes;
@@ -108,45 +108,42 @@ impl Cleanings {
     }
 
     /// Takes the first copy that `is_it` names.
-    pub(in crate::engine) fn take_first(
-        &mut self,
-        is_it: impl FnMut(&Cleaning) -> bool,
-    ) -> Option<Cleaning> {
+    pub(crate) fn take_first(&mut self, is_it: impl FnMut(&Cleaning) -> bool) -> Option<Cleaning> {
         let index = self.0.iter().position(is_it)?;
         Some(self.0.remove(index))
     }
 
     /// Whether a copy of the storage is in progress.
-    pub(in crate::engine) fn holds(&self, storage: &Storage) -> bool {
+    pub(crate) fn holds(&self, storage: &Storage) -> bool {
         self.0.iter().any(|one| one.is_of(storage))
     }
 
     /// Takes the copy of a storage.
-    pub(in crate::engine) fn take(&mut self, storage: &Storage) -> Option<Cleaning> {
+    pub(crate) fn take(&mut self, storage: &Storage) -> Option<Cleaning> {
         self.take_first(|one| one.is_of(storage))
     }
 
     /// Takes all copies. They hold host memory or disk space, so the caller drops them outside the
     /// engine's lock.
-    pub(in crate::engine) fn take_all(&mut self) -> Vec<Cleaning> {
+    pub(crate) fn take_all(&mut self) -> Vec<Cleaning> {
         std::mem::take(&mut self.0)
     }
 
     /// The bytes of the storages whose copies are between two parts, to this tier or all.
-    pub(in crate::engine) fn left_bytes(&self, tier: Option<Tier>) -> u64 {
+    pub(crate) fn left_bytes(&self, tier: Option<Tier>) -> u64 {
         let left = self.0.iter().filter(|one| one.is_left() && one.is_to(tier));
         left.map(|one| one.len_bytes).sum()
     }
 
     /// Takes the copies to a tier that are between two parts. The caller drops them outside the
     /// engine's lock.
-    pub(in crate::engine) fn take_left(&mut self, tier: Tier) -> Vec<Cleaning> {
+    pub(crate) fn take_left(&mut self, tier: Tier) -> Vec<Cleaning> {
         self.take_all_that(|one| one.is_left() && one.tier == tier)
     }
 
     /// Takes the copies of storages that have no holder. The caller drops them outside the engine's
     /// lock.
-    pub(in crate::engine) fn take_dead(&mut self) -> Vec<Cleaning> {
+    pub(crate) fn take_dead(&mut self) -> Vec<Cleaning> {
         self.take_all_that(|one| one.storage.strong_count() == 0)
     }
 }

@@ -43,7 +43,7 @@ const NS_PER_COPY: (f64, f64) = (100.0, 1e6);
 
 /// The costs of one device.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Costs {
+pub(crate) struct Costs {
     host: TransferCost,
     stores: [TransferCost; MOST_STORES],
     disk: TransferCost,
@@ -134,7 +134,7 @@ impl ComputeCost {
 }
 
 impl Costs {
-    pub(in crate::engine) fn new(caps: &Caps) -> Self {
+    pub(crate) fn new(caps: &Caps) -> Self {
         let mut costs = Costs {
             host: TransferCost {
                 ns_per_transfer: 20_000,
@@ -171,18 +171,18 @@ impl Costs {
     }
 
     /// The predicted time of a copy between the device and the heap in the host's memory.
-    pub(in crate::engine) fn link_ns(&self, is_to_device: bool, size_bytes: u64) -> f64 {
+    pub(crate) fn link_ns(&self, is_to_device: bool, size_bytes: u64) -> f64 {
         self.links[usize::from(is_to_device)].ns(size_bytes)
     }
 
     /// The measured speed of such copies; `None` before the first measurement.
-    pub(in crate::engine) fn link_bytes_per_s(&self, is_to_device: bool) -> Option<u64> {
+    pub(crate) fn link_bytes_per_s(&self, is_to_device: bool) -> Option<u64> {
         let link = &self.links[usize::from(is_to_device)];
         (link.is_measured).then_some((1e9 / link.ns_per_byte) as u64)
     }
 
     /// Notes the time of such copies.
-    pub(in crate::engine) fn note_link(&mut self, run: &LinkRun) {
+    pub(crate) fn note_link(&mut self, run: &LinkRun) {
         let link = &mut self.links[usize::from(run.is_to_device)];
         link.note(run);
         if run.is_to_device {
@@ -191,14 +191,14 @@ impl Costs {
     }
 
     /// The predicted time of a launch, in nanoseconds, before the meter scales it.
-    pub(in crate::engine) fn compute_ns(&self, launch: &Launch) -> f64 {
+    pub(crate) fn compute_ns(&self, launch: &Launch) -> f64 {
         let cost = &self.compute;
         let bytes = launch.operand_bytes() as f64 * cost.ns_per_byte;
         cost.ns_per_launch + bytes.max(launch.work as f64 * cost.ns_per_multiply_add)
     }
 
     /// The cost of restoring bytes from a tier. A source counts as a disk.
-    pub(in crate::engine) fn transfer_cost(&self, tier: Tier) -> TransferCost {
+    pub(crate) fn transfer_cost(&self, tier: Tier) -> TransferCost {
         match tier {
             Tier::Host => self.host,
             // Tiers have numbers below that of stores.
@@ -208,7 +208,7 @@ impl Costs {
     }
 
     /// Notes the time of a transfer of `size_bytes` from a tier.
-    pub(in crate::engine) fn note(&mut self, tier: Tier, size_bytes: u64, time: Duration) {
+    pub(crate) fn note(&mut self, tier: Tier, size_bytes: u64, time: Duration) {
         if size_bytes < LEAST_BYTES {
             return;
         }
@@ -227,14 +227,14 @@ impl Costs {
 
 /// The time spent working, without the waits in between.
 #[derive(Debug)]
-pub(in crate::engine) struct Stopwatch {
+pub(crate) struct Stopwatch {
     runs: bool,
     spent: Duration,
 }
 
 impl Stopwatch {
     /// A stopwatch that runs if `runs` is set and there is a clock.
-    pub(in crate::engine) fn new(runs: bool) -> Self {
+    pub(crate) fn new(runs: bool) -> Self {
         Stopwatch {
             runs: runs && cfg!(not(target_arch = "wasm32")),
             spent: Duration::ZERO,
@@ -242,7 +242,7 @@ impl Stopwatch {
     }
 
     /// Runs `work` and counts its time.
-    pub(in crate::engine) fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
         #[cfg(not(target_arch = "wasm32"))]
         if self.runs {
             let start = Instant::now();
@@ -254,7 +254,7 @@ impl Stopwatch {
     }
 
     /// The counted time, or `None` without a clock.
-    pub(in crate::engine) fn spent(&self) -> Option<Duration> {
+    pub(crate) fn spent(&self) -> Option<Duration> {
         self.runs.then_some(self.spent)
     }
 }

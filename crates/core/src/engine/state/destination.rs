@@ -10,7 +10,7 @@ use crate::transfer::{Sink, SpillWriter, StoreWriter};
 
 /// The receiver of a victim's bytes.
 #[derive(Debug)]
-pub(in crate::engine) enum Destination {
+pub(crate) enum Destination {
     Host(Vec<u8>, HostCharge),
     /// The number of the store, and the writer there.
     Store(u8, StoreWriter),
@@ -18,7 +18,7 @@ pub(in crate::engine) enum Destination {
 }
 
 impl Destination {
-    pub(in crate::engine) fn tier(&self) -> Tier {
+    pub(crate) fn tier(&self) -> Tier {
         match self {
             Destination::Host(..) => Tier::Host,
             Destination::Store(number, _) => Tier::Store(*number),
@@ -27,7 +27,7 @@ impl Destination {
     }
 
     /// Writes the next bytes.
-    pub(in crate::engine) fn take(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             // Memory for all bytes was allocated before, unless the simulated buffers have no
             // contents.
@@ -51,7 +51,7 @@ impl Destination {
     }
 
     /// Turns the complete bytes into a copy of the storage. Waits until they are written.
-    pub(in crate::engine) fn finish(self, copies: &mut Copies) -> Result<()> {
+    pub(crate) fn finish(self, copies: &mut Copies) -> Result<()> {
         match self {
             Destination::Host(bytes, charge) => {
                 copies.host = Some(Arc::new(HostCopy::Plain { bytes, charge }));
@@ -71,11 +71,11 @@ type Shared = Mutex<(Option<Destination>, Option<Error>)>;
 /// The owner of a destination. On drop the destination releases its memory or its disk space. A
 /// cancelled reading keeps its sink until the reading is taken in, and would keep both until then.
 #[derive(Debug)]
-pub(in crate::engine) struct DestinationGuard(Arc<Shared>);
+pub(crate) struct DestinationGuard(Arc<Shared>);
 
 impl DestinationGuard {
     /// Guards a destination, and returns the sink of the reading that fills it.
-    pub(in crate::engine) fn new(destination: Destination) -> (Self, Sink) {
+    pub(crate) fn new(destination: Destination) -> (Self, Sink) {
         let guard = DestinationGuard(Arc::new(Mutex::new((Some(destination), None))));
         let into = guard.0.clone();
         let sink = move |piece: &[u8]| {
@@ -88,13 +88,13 @@ impl DestinationGuard {
     }
 
     /// Whether all bytes that came have reached it, or one write has failed.
-    pub(in crate::engine) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         let (destination, error) = &*self.0.lock();
         error.is_some() || destination.as_ref().is_none_or(Destination::is_written)
     }
 
     /// Turns the complete bytes into a copy of the storage. Waits until they are written.
-    pub(in crate::engine) fn finish(&self, copies: &mut Copies) -> Result<()> {
+    pub(crate) fn finish(&self, copies: &mut Copies) -> Result<()> {
         match std::mem::take(&mut *self.0.lock()) {
             (Some(destination), None) => destination.finish(copies),
             (_, Some(error)) => Err(error),

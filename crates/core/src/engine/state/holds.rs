@@ -2,7 +2,7 @@
 
 /// What a pass does while work of a higher priority may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum HeldFor {
+pub(crate) enum HeldFor {
     /// It meets a need of the command at the head of the queue. Others that have come run in
     /// between.
     Command,
@@ -14,7 +14,7 @@ pub(in crate::engine) enum HeldFor {
 
 /// The hold of the current pass, and the longest one so far.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Holds {
+pub(crate) struct Holds {
     held: Option<HeldFor>,
     /// The time of the last look. `None` without a clock.
     looked_at_ns: Option<u64>,
@@ -28,11 +28,7 @@ pub(in crate::engine) struct Holds {
 impl Holds {
     /// The pass does this from now on. Returns what it did before. A hold that only becomes another
     /// one goes on, because the pass has not looked.
-    pub(in crate::engine) fn swap(
-        &mut self,
-        held: Option<HeldFor>,
-        now_ns: Option<u64>,
-    ) -> Option<HeldFor> {
+    pub(crate) fn swap(&mut self, held: Option<HeldFor>, now_ns: Option<u64>) -> Option<HeldFor> {
         match (self.held, held) {
             (None, Some(_)) => self.looked_at_ns = now_ns,
             (Some(_), None) => self.look(now_ns),
@@ -42,7 +38,7 @@ impl Holds {
     }
 
     /// The pass looks for work of a higher priority.
-    pub(in crate::engine) fn look(&mut self, now_ns: Option<u64>) {
+    pub(crate) fn look(&mut self, now_ns: Option<u64>) {
         if let (Some(looked_at_ns), Some(now_ns)) = (self.looked_at_ns, now_ns) {
             let held_ns = now_ns.saturating_sub(looked_at_ns);
             self.longest_ns = self.longest_ns.max(held_ns);
@@ -51,29 +47,29 @@ impl Holds {
     }
 
     /// Whether the pass looks for work of a higher priority between two parts of what it does.
-    pub(in crate::engine) fn looks(&self) -> bool {
+    pub(crate) fn looks(&self) -> bool {
         matches!(self.held, Some(HeldFor::Command | HeldFor::Drain { .. }))
     }
 
-    pub(in crate::engine) fn held(&self) -> Option<HeldFor> {
+    pub(crate) fn held(&self) -> Option<HeldFor> {
         self.held
     }
 
     /// Urgent commands ran in the middle of something else.
-    pub(in crate::engine) fn ran_amid(&mut self, has_changed: bool, refused: u64) {
+    pub(crate) fn ran_amid(&mut self, has_changed: bool, refused: u64) {
         self.changes_amid += u64::from(has_changed);
         self.refused_amid += refused;
     }
 
-    pub(in crate::engine) fn changes_amid(&self) -> u64 {
+    pub(crate) fn changes_amid(&self) -> u64 {
         self.changes_amid
     }
 
-    pub(in crate::engine) fn refused_amid(&self) -> u64 {
+    pub(crate) fn refused_amid(&self) -> u64 {
         self.refused_amid
     }
 
-    pub(in crate::engine) fn longest_ns(&self) -> u64 {
+    pub(crate) fn longest_ns(&self) -> u64 {
         self.longest_ns
     }
 }

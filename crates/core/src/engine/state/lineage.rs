@@ -24,7 +24,7 @@ const MOST_DEPTH: u8 = 8;
 
 /// How the values of all storages were made.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Lineages {
+pub(crate) struct Lineages {
     by_slot: Vec<Option<Made>>,
     /// The limit that the budget, or a share's ceiling, will have soon.
     limit_ahead_bytes: Option<u64>,
@@ -32,36 +32,36 @@ pub(in crate::engine) struct Lineages {
 
 /// How a value was made.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Made {
+pub(crate) struct Made {
     /// The number of the write that gave the value.
     write: u64,
     /// Index of the operand that holds it.
-    pub(in crate::engine) operand: usize,
-    pub(in crate::engine) by: Arc<Lineage>,
+    pub(crate) operand: usize,
+    pub(crate) by: Arc<Lineage>,
 }
 
 /// A launch without its storages.
 #[derive(Debug)]
-pub(in crate::engine) struct Lineage {
-    pub(in crate::engine) launch: Launch,
-    pub(in crate::engine) operands: SmallVec<[LineageOperand; 4]>,
+pub(crate) struct Lineage {
+    pub(crate) launch: Launch,
+    pub(crate) operands: SmallVec<[LineageOperand; 4]>,
     /// The predicted time in nanoseconds, before the meter scales it.
-    pub(in crate::engine) predicted_ns: f64,
+    pub(crate) predicted_ns: f64,
     /// The memory that the launch needs, with its operands and results.
-    pub(in crate::engine) needed_bytes: u64,
+    pub(crate) needed_bytes: u64,
     /// The launches in a row behind it whose results nobody keeps.
     depth: u8,
 }
 
 #[derive(Debug)]
-pub(in crate::engine) struct LineageOperand {
-    pub(in crate::engine) dtype: DType,
-    pub(in crate::engine) vec4s: bool,
-    pub(in crate::engine) kind: Kind,
+pub(crate) struct LineageOperand {
+    pub(crate) dtype: DType,
+    pub(crate) vec4s: bool,
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug)]
-pub(in crate::engine) enum Kind {
+pub(crate) enum Kind {
     /// The value that write number `write` gave to a storage, and how that was made.
     Input {
         storage: Weak<Storage>,
@@ -76,11 +76,11 @@ pub(in crate::engine) enum Kind {
 /// The values that a launch reads: for each operand the number of its last write, and how it was
 /// made if nobody keeps it. They are looked up before the launch is encoded, because an output may
 /// take over the storage of an input.
-pub(in crate::engine) struct Inputs(SmallVec<[(u64, Option<Made>); 4]>);
+pub(crate) struct Inputs(SmallVec<[(u64, Option<Made>); 4]>);
 
 impl Lineages {
     /// The values that a command reads, if it can run again with the same result.
-    pub(in crate::engine) fn inputs(&self, cmd: &Cmd, memory: &Memory) -> Option<Inputs> {
+    pub(crate) fn inputs(&self, cmd: &Cmd, memory: &Memory) -> Option<Inputs> {
         let Cmd::Launch(launch) = cmd else {
             return None;
         };
@@ -113,13 +113,7 @@ impl Lineages {
     }
 
     /// Notes that a command with these inputs was encoded.
-    pub(in crate::engine) fn note(
-        &mut self,
-        cmd: &Cmd,
-        inputs: Inputs,
-        memory: &Memory,
-        costs: &Costs,
-    ) {
+    pub(crate) fn note(&mut self, cmd: &Cmd, inputs: Inputs, memory: &Memory, costs: &Costs) {
         let Cmd::Launch(launch) = cmd else { return };
         let depth = |(_, made): &(u64, Option<Made>)| made.as_ref().map_or(0, |one| one.by.depth);
         let depth = 1 + inputs.0.iter().map(depth).max().unwrap_or(0);
@@ -172,27 +166,27 @@ impl Lineages {
     }
 
     /// How the value was made that write number `write` gave to the storage.
-    pub(in crate::engine) fn made(&self, storage: &Storage, write: u64) -> Option<&Made> {
+    pub(crate) fn made(&self, storage: &Storage, write: u64) -> Option<&Made> {
         let made = self.by_slot.get(storage.slot()? as usize)?.as_ref();
         made.filter(|made| made.write == write)
     }
 
     /// The limit that the budget, or a share's ceiling, will have soon.
-    pub(in crate::engine) fn limit_ahead_bytes(&self) -> u64 {
+    pub(crate) fn limit_ahead_bytes(&self) -> u64 {
         self.limit_ahead_bytes.unwrap_or(u64::MAX)
     }
 
     /// Says that a lower limit comes, or that it is there.
-    pub(in crate::engine) fn set_limit_ahead(&mut self, limit_bytes: Option<u64>) {
+    pub(crate) fn set_limit_ahead(&mut self, limit_bytes: Option<u64>) {
         self.limit_ahead_bytes = limit_bytes;
     }
 
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_slot.is_empty()
     }
 
     /// Forgets everything.
-    pub(in crate::engine) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.by_slot = Vec::new();
     }
 }

@@ -11,7 +11,7 @@ const FIRST_BATCH_OPS: usize = 32;
 
 /// The sizes of submissions.
 #[derive(Debug)]
-pub(in crate::engine) struct Pace {
+pub(crate) struct Pace {
     /// The most ops of any submission.
     most_ops: usize,
     /// The most ops of the next submission. It starts small when the device is idle, and grows.
@@ -32,47 +32,47 @@ impl Default for Pace {
 impl Pace {
     /// The most ops of the next submission.
     #[inline]
-    pub(in crate::engine) fn most_ops(&self) -> usize {
+    pub(crate) fn most_ops(&self) -> usize {
         self.most_ops.min(self.next_ops)
     }
 
     /// Submits every later command alone.
     #[cfg(any(test, feature = "sim"))]
-    pub(in crate::engine) fn submit_each(&mut self) {
+    pub(crate) fn submit_each(&mut self) {
         self.most_ops = 1;
     }
 
     /// Whether every command is submitted alone.
-    pub(in crate::engine) fn submits_each(&self) -> bool {
+    pub(crate) fn submits_each(&self) -> bool {
         self.most_ops == 1
     }
 
     /// Makes the next submission small, so that an idle device gets work early.
-    pub(in crate::engine) fn begin_early(&mut self) {
+    pub(crate) fn begin_early(&mut self) {
         self.next_ops = FIRST_BATCH_OPS;
     }
 
     /// Lets the next submission be larger than the last.
-    pub(in crate::engine) fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         self.next_ops = (2 * self.next_ops).min(MAX_BATCH_OPS);
     }
 
     /// Notes the last submission.
-    pub(in crate::engine) fn submitted(&mut self, submission: Submission) {
+    pub(crate) fn submitted(&mut self, submission: Submission) {
         self.last = Some(submission);
     }
 
-    pub(in crate::engine) fn last(&self) -> Option<&Submission> {
+    pub(crate) fn last(&self) -> Option<&Submission> {
         self.last.as_ref()
     }
 
     /// Forgets the last submission, because its device is gone.
-    pub(in crate::engine) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.last = None;
     }
 
     /// Whether the device has finished all submissions, as far as the engine has noticed.
-    pub(in crate::engine) fn is_idle(&self, driver: &Device) -> bool {
+    pub(crate) fn is_idle(&self, driver: &Device) -> bool {
         let last = self.last.as_ref();
         last.is_none_or(|last| last.serial <= driver.completed())
     }

@@ -11,38 +11,38 @@ use crate::worker::{Task, Worker};
 
 /// All reads ahead of one engine.
 #[derive(Debug)]
-pub(in crate::engine) struct ReadsAhead {
-    pub(in crate::engine) worker: Worker,
-    pub(in crate::engine) reads: Vec<Read>,
+pub(crate) struct ReadsAhead {
+    pub(crate) worker: Worker,
+    pub(crate) reads: Vec<Read>,
 }
 
 /// The bytes of a storage, as far as they were asked for and not used.
 #[derive(Debug)]
-pub(in crate::engine) struct Read {
-    pub(in crate::engine) storage: Weak<Storage>,
+pub(crate) struct Read {
+    pub(crate) storage: Weak<Storage>,
     /// The number of the last write to the storage.
-    pub(in crate::engine) writes: u64,
-    pub(in crate::engine) disk: Option<Arc<SpillBlock>>,
-    pub(in crate::engine) source: Option<Source>,
-    pub(in crate::engine) made_at: Tag,
-    pub(in crate::engine) len_bytes: u64,
+    pub(crate) writes: u64,
+    pub(crate) disk: Option<Arc<SpillBlock>>,
+    pub(crate) source: Option<Source>,
+    pub(crate) made_at: Tag,
+    pub(crate) len_bytes: u64,
     /// Where the next piece to ask for begins.
-    pub(in crate::engine) next_bytes: u64,
-    pub(in crate::engine) pieces: VecDeque<ReadPiece>,
+    pub(crate) next_bytes: u64,
+    pub(crate) pieces: VecDeque<ReadPiece>,
 }
 
 /// A piece of a storage that the thread was asked for.
 #[derive(Debug)]
-pub(in crate::engine) struct ReadPiece {
-    pub(in crate::engine) offset_bytes: u64,
+pub(crate) struct ReadPiece {
+    pub(crate) offset_bytes: u64,
     /// The bytes, and the time that it took to read them.
-    pub(in crate::engine) task: Task<(Result<Vec<u8>>, Duration)>,
+    pub(crate) task: Task<(Result<Vec<u8>>, Duration)>,
     /// The bytes count for the host's limit as long as this exists.
-    pub(in crate::engine) charge: HostCharge,
+    pub(crate) charge: HostCharge,
 }
 
 impl ReadPiece {
-    pub(in crate::engine) fn size_bytes(&self) -> u64 {
+    pub(crate) fn size_bytes(&self) -> u64 {
         self.charge.size_bytes()
     }
 }
@@ -58,13 +58,13 @@ impl Default for ReadsAhead {
 
 impl ReadsAhead {
     /// The bytes of the host's memory for what was asked for and not used.
-    pub(in crate::engine) fn asked_bytes(&self) -> u64 {
+    pub(crate) fn asked_bytes(&self) -> u64 {
         self.reads.iter().map(Read::asked_bytes).sum()
     }
 
     /// Takes the next piece of a storage, if it begins there. `writes` is the number of the last
     /// write to the storage.
-    pub(in crate::engine) fn take_piece(
+    pub(crate) fn take_piece(
         &mut self,
         storage: &Storage,
         writes: u64,
@@ -77,7 +77,7 @@ impl ReadsAhead {
     }
 
     /// Takes the pieces that are needed last, until they have so many bytes.
-    pub(in crate::engine) fn take_last(&mut self, wanted_bytes: u64) -> Vec<ReadPiece> {
+    pub(crate) fn take_last(&mut self, wanted_bytes: u64) -> Vec<ReadPiece> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         for read in self.reads.iter_mut().rev() {
             while bytes < wanted_bytes {
@@ -94,28 +94,28 @@ impl ReadsAhead {
 
     /// Takes what was asked for of the storages that `is_it` names. The caller drops it without a
     /// lock, since it may be the last holder of a source.
-    pub(in crate::engine) fn take(&mut self, is_it: impl Fn(&Read) -> bool) -> Vec<Read> {
+    pub(crate) fn take(&mut self, is_it: impl Fn(&Read) -> bool) -> Vec<Read> {
         self.reads.extract_if(.., |read| is_it(read)).collect()
     }
 }
 
 impl Read {
-    pub(in crate::engine) fn is_of(&self, storage: &Storage) -> bool {
+    pub(crate) fn is_of(&self, storage: &Storage) -> bool {
         std::ptr::eq(self.storage.as_ptr(), storage)
     }
 
     /// The address of the storage, as [`Storage::address`] gives it.
-    pub(in crate::engine) fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.storage.as_ptr().addr()
     }
 
-    pub(in crate::engine) fn asked_bytes(&self) -> u64 {
+    pub(crate) fn asked_bytes(&self) -> u64 {
         self.pieces.iter().map(ReadPiece::size_bytes).sum()
     }
 }
 
 /// The bytes of these pieces that the thread has read, or reads now.
-pub(in crate::engine) fn read_bytes<'a>(pieces: impl Iterator<Item = &'a ReadPiece>) -> u64 {
+pub(crate) fn read_bytes<'a>(pieces: impl Iterator<Item = &'a ReadPiece>) -> u64 {
     let begun = pieces.filter(|piece| piece.task.has_begun());
     begun.map(ReadPiece::size_bytes).sum()
 }

@@ -16,7 +16,7 @@ pub(crate) type Rematerializer = Arc<dyn Fn() -> Result<Arc<Storage>>>;
 
 /// A way to compute a storage again.
 #[derive(Clone)]
-pub(in crate::engine) enum Way {
+pub(crate) enum Way {
     /// A function of the app.
     Function(Rematerializer),
     /// The launches that made it.
@@ -25,7 +25,7 @@ pub(in crate::engine) enum Way {
 
 /// The ways to compute storages again.
 #[derive(Default)]
-pub(in crate::engine) struct Rematerializers {
+pub(crate) struct Rematerializers {
     by_id: NumberMap<Way>,
     next_id: u64,
     /// How many of them are lineages.
@@ -38,7 +38,7 @@ pub(in crate::engine) struct Rematerializers {
 impl Rematerializers {
     /// Adds a function of the app, or the lineage of a storage that is about to be dropped. Returns
     /// its id.
-    pub(in crate::engine) fn enter(&mut self, way: Way) -> u64 {
+    pub(crate) fn enter(&mut self, way: Way) -> u64 {
         self.lineages += usize::from(matches!(way, Way::Lineage(_)));
         let id = self.next_id;
         self.next_id += 1;
@@ -46,12 +46,12 @@ impl Rematerializers {
         id
     }
 
-    pub(in crate::engine) fn get(&self, id: u64) -> Option<Way> {
+    pub(crate) fn get(&self, id: u64) -> Option<Way> {
         self.by_id.get(&id).cloned()
     }
 
     /// Removes a rematerializer whose storage is gone.
-    pub(in crate::engine) fn forget(&mut self, id: u64) {
+    pub(crate) fn forget(&mut self, id: u64) {
         match self.by_id.swap_remove(&id) {
             Some(Way::Function(function)) => self.dropped.push(function),
             Some(Way::Lineage(_)) => self.lineages -= 1,
@@ -61,17 +61,17 @@ impl Rematerializers {
 
     /// Was a storage dropped whose lineage gives its bytes again?
     #[inline]
-    pub(in crate::engine) fn has_lineages(&self) -> bool {
+    pub(crate) fn has_lineages(&self) -> bool {
         self.lineages > 0
     }
 
     /// Did the app register functions?
-    pub(in crate::engine) fn has_functions(&self) -> bool {
+    pub(crate) fn has_functions(&self) -> bool {
         self.by_id.len() > self.lineages
     }
 
     /// Takes the removed rematerializers.
-    pub(in crate::engine) fn take_dropped(&mut self) -> Vec<Rematerializer> {
+    pub(crate) fn take_dropped(&mut self) -> Vec<Rematerializer> {
         std::mem::take(&mut self.dropped)
     }
 }

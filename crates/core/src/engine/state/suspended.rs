@@ -18,11 +18,11 @@ struct Suspended {
 
 /// The restores in whose middle urgent commands run. The last one is the first to go on.
 #[derive(Default)]
-pub(in crate::engine) struct SuspendedRestores(Vec<Suspended>);
+pub(crate) struct SuspendedRestores(Vec<Suspended>);
 
 impl SuspendedRestores {
     /// Suspends a restore until [`resume`](Self::resume). Its block counts for its share.
-    pub(in crate::engine) fn suspend(
+    pub(crate) fn suspend(
         &mut self,
         storage: &Arc<Storage>,
         pending_restore: PendingRestore,
@@ -38,7 +38,7 @@ impl SuspendedRestores {
 
     /// Takes up the restore that was suspended last, if it is still wanted. `None` as well if its
     /// block was given up, or is of no use any more.
-    pub(in crate::engine) fn resume(
+    pub(crate) fn resume(
         &mut self,
         is_wanted: bool,
         memory: &mut Memory,
@@ -56,7 +56,7 @@ impl SuspendedRestores {
     }
 
     /// Gives up all of them, and frees their blocks. Returns the bytes that became free.
-    pub(in crate::engine) fn give_up(&mut self, memory: &mut Memory) -> u64 {
+    pub(crate) fn give_up(&mut self, memory: &mut Memory) -> u64 {
         let freed_before = memory.slabs.freed_bytes();
         for suspended in &mut self.0 {
             if let Some(pending_restore) = suspended.pending_restore.take() {

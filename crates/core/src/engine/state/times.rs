@@ -97,7 +97,7 @@ struct Kind {
 
 /// The entry of a dispatch in one table of [`Times`].
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine) struct Entry {
+pub(crate) struct Entry {
     table: u32,
     number: u32,
 }

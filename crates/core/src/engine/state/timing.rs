@@ -11,7 +11,7 @@ use crate::memory::Memory;
 
 /// The clock of one device, and the times of its kernels.
 #[derive(Debug)]
-pub(in crate::engine) struct Timing {
+pub(crate) struct Timing {
     /// The time at which the engine was created.
     #[cfg(not(target_arch = "wasm32"))]
     opened: Instant,
@@ -54,7 +54,7 @@ impl Default for Timing {
 
 impl Timing {
     /// Nanoseconds since the device was opened; 0 in a browser.
-    pub(in crate::engine) fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         #[cfg(not(target_arch = "wasm32"))]
         return u64::try_from(self.opened.elapsed().as_nanos()).unwrap_or(u64::MAX);
         #[cfg(target_arch = "wasm32")]
@@ -77,12 +77,12 @@ impl Timing {
 
     /// The entry for the time of a launch.
     #[inline]
-    pub(in crate::engine) fn of_launch(&mut self, launch: &Launch) -> Option<Entry> {
+    pub(crate) fn of_launch(&mut self, launch: &Launch) -> Option<Entry> {
         self.times.as_mut().map(|times| times.of_launch(launch))
     }
 
     /// The entry for the time of a kernel of the diagnostics.
-    pub(in crate::engine) fn of_check(&mut self, kernel: &str) -> Option<Entry> {
+    pub(crate) fn of_check(&mut self, kernel: &str) -> Option<Entry> {
         self.times.as_mut().map(|times| times.of_check(kernel))
     }
 
@@ -101,14 +101,14 @@ impl Timing {
     }
 
     /// The times since the last call.
-    pub(in crate::engine) fn take(&mut self) -> Vec<KernelTime> {
+    pub(crate) fn take(&mut self) -> Vec<KernelTime> {
         let times = self.times.as_mut();
         times.map(|times| times.take()).unwrap_or_default()
     }
 
     /// Forgets all times, because the device is gone. Timing is off on the next device until the
     /// app turns it on.
-    pub(in crate::engine) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.times = None;
     }
 }

@@ -11,22 +11,17 @@ const MOST: usize = 8;
 
 /// The waits for the memory of each maker, by the number of its tag. There is a limit of tags.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct WaitsByMaker(FxHashMap<u32, Waits>);
+pub(crate) struct WaitsByMaker(FxHashMap<u32, Waits>);
 
 impl WaitsByMaker {
     /// Counts the waits for a storage.
-    pub(in crate::engine) fn note(
-        &mut self,
-        storage: &Storage,
-        waits: &Waits,
-        memory: &mut Memory,
-    ) {
+    pub(crate) fn note(&mut self, storage: &Storage, waits: &Waits, memory: &mut Memory) {
         let number = memory.census.tag_index(storage);
         self.0.entry(number).or_default().add(waits);
     }
 
     /// Those that were waited for most, the longest first.
-    pub(in crate::engine) fn longest(&self, memory: &Memory) -> Vec<MakerWaits> {
+    pub(crate) fn longest(&self, memory: &Memory) -> Vec<MakerWaits> {
         let mut all: Vec<(&u32, &Waits)> = self.0.iter().collect();
         all.sort_by_key(|(number, waits)| {
             let total = waits.total();
@@ -45,7 +40,7 @@ impl WaitsByMaker {
 
 impl Counters {
     /// Counts waits of a pass for memory.
-    pub(in crate::engine) fn waited(&mut self, waits: &Waits) {
+    pub(crate) fn waited(&mut self, waits: &Waits) {
         self.device_waits += waits.device.times;
         self.device_wait_ns += waits.device.ns;
         self.host_waits += waits.host.times;

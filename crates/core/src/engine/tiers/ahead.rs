@@ -35,21 +35,14 @@ use crate::worker::Worker;
 
 /// The most bytes that are read ahead: more than a disk gives while a submission and a wait take
 /// their time.
-pub(in crate::engine) const MOST_BYTES: u64 = 16 * MIB;
+pub(crate) const MOST_BYTES: u64 = 16 * MIB;
 
 /// And at most 1/8 of the limit of slabs. What is restored is not more than they hold.
 const OF_BUDGET: u64 = 8;
 
-/// The bytes of a piece.
-pub(in crate::engine) struct Arrived {
-    pub(in crate::engine) bytes: Result<Vec<u8>>,
-    /// The time for which the thread read them, while nobody waited.
-    pub(in crate::engine) hidden: Duration,
-}
-
 impl Engine {
     /// A restore of this storage begins: asks for its bytes, and for those of the next ones.
-    pub(in crate::engine) fn read_ahead(&self, storage: &Storage) {
+    pub(crate) fn read_ahead(&self, storage: &Storage) {
         if self.is_dry() {
             return;
         }
@@ -63,12 +56,13 @@ impl Engine {
         self.ask_for_more(Some(storage));
     }
 
-    /// The next piece of a storage, if the thread was asked for it. Waits until it has arrived.
-    pub(in crate::engine) fn next_ahead(
+    /// The next piece of a storage, if the thread was asked for it, and how long the thread read
+    /// while nobody waited. Waits until the piece has arrived.
+    pub(crate) fn next_ahead(
         &self,
         storage: &Storage,
         offset_bytes: u64,
-    ) -> Option<Arrived> {
+    ) -> Option<(Result<Vec<u8>>, Duration)> {
         let piece = {
             let state = &mut *self.lock();
             let writes = state.memory.slots.writes_to(storage);
@@ -84,17 +78,17 @@ impl Engine {
         let hidden = time.saturating_sub(begun.elapsed());
         self.lock().counters.read_ahead_bytes += size_bytes;
         self.ask_for_more(None);
-        Some(Arrived { bytes, hidden })
+        Some((bytes, hidden))
     }
 
     /// The restore of a storage has ended.
-    pub(in crate::engine) fn end_read(&self, storage: &Storage) {
+    pub(crate) fn end_read(&self, storage: &Storage) {
         self.give_up_reads_if(|read| read.is_of(storage));
     }
 
     /// Gives up what is needed last of what was read ahead, so that this many bytes of the host's
     /// memory become free, if there are so many.
-    pub(in crate::engine) fn give_up_reads(&self, wanted_bytes: u64) {
+    pub(crate) fn give_up_reads(&self, wanted_bytes: u64) {
         let given_up = {
             let ahead = &mut self.lock().reads_ahead;
             match ahead.asked_bytes() >= wanted_bytes {
@@ -107,7 +101,7 @@ impl Engine {
     }
 
     /// Gives up all that was read ahead.
-    pub(in crate::engine) fn give_up_all_reads(&self) {
+    pub(crate) fn give_up_all_reads(&self) {
         self.give_up_reads_if(|_| true);
     }
 

@@ -9,7 +9,7 @@ use crate::waits::Paused;
 
 /// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
 /// execution lock. Returns whether there were any.
-pub(in crate::engine) fn take_in_arrived(pass: &Pass) -> bool {
+pub(crate) fn take_in_arrived(pass: &Pass) -> bool {
     let were_any = take_in_arrived_of(pass, |state| &mut state.cleanings);
     take_in_arrived_of(pass, |state| &mut state.demotions) || were_any
 }
@@ -57,7 +57,7 @@ fn take_in(pass: &Pass, one: &Cleaning) {
 
 /// Takes in what has arrived, and waits for the oldest copy of a block of the heap that is on its
 /// way. `false` if there is none.
-pub(in crate::engine) async fn wait_for_block(pass: &Pass) -> Result<bool> {
+pub(crate) async fn wait_for_block(pass: &Pass) -> Result<bool> {
     if take_in_arrived(pass) {
         return Ok(true);
     }

@@ -20,7 +20,7 @@ use crate::waits::{self, WaitsFor};
 pub(super) const SOURCE_PIECE_BYTES: u64 = MIB;
 
 /// The bytes of an evicted storage, piece by piece.
-pub(in crate::engine) struct Supply<'a> {
+pub(crate) struct Supply<'a> {
     engine: &'a Engine,
     storage: &'a Storage,
     copies: &'a Copies,
@@ -43,11 +43,7 @@ impl Drop for Supply<'_> {
 }
 
 impl<'a> Supply<'a> {
-    pub(in crate::engine) fn new(
-        engine: &'a Engine,
-        storage: &'a Storage,
-        copies: &'a Copies,
-    ) -> Self {
+    pub(crate) fn new(engine: &'a Engine, storage: &'a Storage, copies: &'a Copies) -> Self {
         let scratch = std::mem::take(&mut *engine.lock_scratch());
         Supply {
             engine,
@@ -63,7 +59,7 @@ impl<'a> Supply<'a> {
 
     /// As [`new`](Self::new), for a caller that would read a copy in the heap of the host's memory,
     /// too. Maps its slab until this is dropped. The caller submits nothing meanwhile.
-    pub(in crate::engine) async fn mapping(
+    pub(crate) async fn mapping(
         pass: &'a Pass,
         storage: &'a Storage,
         copies: &'a Copies,
@@ -92,12 +88,12 @@ impl<'a> Supply<'a> {
     }
 
     /// The tier of the bytes. A source counts as a disk.
-    pub(in crate::engine) fn tier(&self) -> Tier {
+    pub(crate) fn tier(&self) -> Tier {
         self.copies.tier()
     }
 
     /// The time for which a thread has read ahead, while nobody waited.
-    pub(in crate::engine) fn hidden_time(&self) -> Duration {
+    pub(crate) fn hidden_time(&self) -> Duration {
         self.hidden
     }
 
@@ -111,7 +107,7 @@ impl<'a> Supply<'a> {
     }
 
     /// The bytes from an offset on: at least one, at most `most_bytes`.
-    pub(in crate::engine) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
+    pub(crate) fn piece(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<&[u8]> {
         let left_bytes = self.storage.len_bytes() - offset_bytes;
         let piece_bytes = left_bytes.min(most_bytes);
         let has_contents = self.engine.driver.has_contents();
@@ -175,11 +171,11 @@ impl<'a> Supply<'a> {
         if self.reader.is_some() {
             return false;
         }
-        let Some(arrived) = self.engine.next_ahead(self.storage, offset_bytes) else {
+        let Some((bytes, hidden)) = self.engine.next_ahead(self.storage, offset_bytes) else {
             return false;
         };
-        self.hidden += arrived.hidden;
-        match arrived.bytes {
+        self.hidden += hidden;
+        match bytes {
             Ok(bytes) => {
                 self.ahead = Some((offset_bytes, bytes));
                 true
@@ -279,7 +275,7 @@ fn source_failure(made_at: Tag, offset_bytes: u64, message: &str) -> Error {
 
 /// Copies of a storage for a while. The storage may drop them meanwhile, and this may be their last
 /// holder. They may hold a source of the app, so they are dropped as the app's values are.
-pub(in crate::engine) struct CopiesGuard<'a>(&'a Engine, Copies);
+pub(crate) struct CopiesGuard<'a>(&'a Engine, Copies);
 
 impl Deref for CopiesGuard<'_> {
     type Target = Copies;
@@ -296,10 +292,7 @@ impl Drop for CopiesGuard<'_> {
 }
 
 /// The copies of an evicted storage, if it has any.
-pub(in crate::engine) fn evicted_copies<'a>(
-    engine: &'a Engine,
-    storage: &Storage,
-) -> Option<CopiesGuard<'a>> {
+pub(crate) fn evicted_copies<'a>(engine: &'a Engine, storage: &Storage) -> Option<CopiesGuard<'a>> {
     let copies = engine.lock().memory.slots.evicted_copies(storage);
     copies.map(|copies| CopiesGuard(engine, copies))
 }
