@@ -250,7 +250,7 @@ impl State {
             Dead::Fused(id) => kernels.push(ProgramId::Fused(id)),
             Dead::Rematerializer(id) => rematerializers.push(id),
             Dead::Share(_) => has_lost_share = true,
-            Dead::Slot(_) | Dead::Watermark(_) | Dead::HeapBlock { .. } => {}
+            Dead::Slot(_) | Dead::Watermark(_) | Dead::HeapBlock(_) => {}
         });
         for id in rematerializers {
             self.rematerializers.forget(id);

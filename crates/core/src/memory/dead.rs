@@ -26,13 +26,18 @@ pub(crate) enum Dead {
     /// The watermark of this number.
     Watermark(u64),
     /// A block of the heap in the host's memory.
-    HeapBlock {
-        block: BlockId,
-        /// The number of the storage whose bytes it had.
-        storage: u64,
-        size_bytes: u64,
-        epoch: u64,
-    },
+    HeapBlock(HeapPart),
+}
+
+/// A part of the heap, which a block has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeapPart {
+    pub(super) block: BlockId,
+    /// The number of the storage whose bytes it has.
+    pub(super) storage: u64,
+    pub(super) size_bytes: u64,
+    /// The device that the block was made for, by its number.
+    pub(super) epoch: u64,
 }
 
 /// The dead list of one engine. Its lock is a leaf, held for one push or one swap. So any thread

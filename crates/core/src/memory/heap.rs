@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Memory;
 use super::budget::{HostAccount, HostCharge, HostUse};
-use super::dead::DeadList;
+use super::dead::HeapPart;
 use super::heap_block::HeapBlock;
 use super::history::Event;
 use super::place::{Heap, HoleChoice, Place};
@@ -23,7 +23,7 @@ use crate::driver::BufferId;
 /// The heap of one engine.
 #[derive(Debug)]
 pub(crate) struct HostHeap {
-    slabs: Slabs,
+    pub(super) slabs: Slabs,
     /// The charge of each slab, by its buffer.
     charges: Vec<(BufferId, HostCharge)>,
     /// How often the device was replaced. Blocks of an earlier one are no blocks of this heap.
@@ -51,38 +51,33 @@ impl HostHeap {
             ..*self
         };
         for other in others {
-            fake.free(other.id(), other.size_bytes(), other.epoch());
+            fake.free(&other.part);
         }
         fake
     }
 
-    /// A block for the storage of this number and size, and its place. `None` if no slab has room.
-    pub(super) fn take(
-        &mut self,
-        storage: u64,
-        size_bytes: u64,
-        fit: HoleChoice,
-        account: &Arc<HostAccount>,
-        dead: &Arc<DeadList>,
-    ) -> Option<(HeapBlock, Place)> {
-        let (block, place) = self.slabs.take(size_bytes, fit).ok()??;
-        let charge = account.charge(HostUse::Block, size_bytes);
-        let block = HeapBlock::new(block, storage, size_bytes, self.epoch, charge, dead);
-        Some((block, place))
+    /// The part that this block has, for the storage of this number and size.
+    fn part(&self, block: BlockId, storage: u64, size_bytes: u64) -> HeapPart {
+        HeapPart {
+            block,
+            storage,
+            size_bytes,
+            epoch: self.epoch,
+        }
     }
 
     /// Frees a dropped block. `false` if it was lost with its device.
-    pub(super) fn free(&mut self, block: BlockId, size_bytes: u64, epoch: u64) -> bool {
-        let is_here = epoch == self.epoch;
+    pub(super) fn free(&mut self, part: &HeapPart) -> bool {
+        let is_here = part.epoch == self.epoch;
         if is_here {
-            self.slabs.free(block, size_bytes);
+            self.slabs.free(part.block, part.size_bytes);
         }
         is_here
     }
 
     /// Where a block lies. `None` if it was lost with its device.
     pub(crate) fn place(&self, block: &HeapBlock) -> Option<Place> {
-        let is_here = block.epoch() == self.epoch;
+        let is_here = block.part.epoch == self.epoch;
         is_here.then(|| self.slabs.place_of(block.id())).flatten()
     }
 
@@ -106,24 +101,6 @@ impl HostHeap {
         (self.refused_at_bytes).is_some_and(|bytes| reserved_bytes >= bytes)
     }
 
-    /// The bytes of slabs without those of blocks.
-    pub(super) fn hole_bytes(&self) -> u64 {
-        self.slabs.reserved_bytes() - self.slabs.live_bytes()
-    }
-
-    /// Adds the slab that was created for `growth`, with a number that no other slab has.
-    pub(super) fn add(
-        &mut self,
-        growth: &Growth,
-        buffer: BufferId,
-        charge: HostCharge,
-        number: u32,
-    ) -> Result<SlabId, AllocError> {
-        let id = self.slabs.add(growth, buffer, number)?;
-        self.charges.push((buffer, charge));
-        Ok(id)
-    }
-
     /// Notes that the driver had no memory for one more slab.
     pub(crate) fn refused(&mut self) {
         self.refused_at_bytes = Some(self.slabs.reserved_bytes());
@@ -134,15 +111,6 @@ impl HostHeap {
         self.refused_at_bytes = None;
     }
 
-    pub(crate) fn slabs_mut(&mut self) -> &mut Slabs {
-        &mut self.slabs
-    }
-
-    /// The batch was submitted with this serial, or refused (`None`).
-    pub(super) fn batch_ended(&mut self, serial: Option<u64>) {
-        self.slabs.batch_ended(serial);
-    }
-
     /// Removes the empty slabs that the device has finished with. The caller destroys their
     /// buffers.
     pub(super) fn take_empty(&mut self, completed: u64) -> Vec<Slab> {
@@ -150,10 +118,6 @@ impl HostHeap {
         let is_there = |buffer: BufferId| taken.iter().all(|slab| slab.buffer != buffer);
         self.charges.retain(|(buffer, _)| is_there(*buffer));
         taken
-    }
-
-    pub(super) fn slabs(&self) -> &Slabs {
-        &self.slabs
     }
 
     /// The device is lost, with the whole heap.
@@ -191,17 +155,9 @@ impl Memory {
         block: BlockId,
         account: &Arc<HostAccount>,
     ) -> Option<HeapBlock> {
-        let (epoch, number) = (self.heap.as_ref()?.epoch, self.slots.row(fake)?.number);
-        let bytes = fake.size_bytes();
-        let charge = account.charge(HostUse::Block, bytes);
-        Some(HeapBlock::new(
-            block,
-            number,
-            bytes,
-            epoch,
-            charge,
-            &self.dead_list,
-        ))
+        let (heap, number) = (self.heap.as_ref()?, self.slots.row(fake)?.number);
+        let part = heap.part(block, number, fake.size_bytes());
+        Some(HeapBlock::new(part, account, &self.dead_list))
     }
 
     /// A block of the heap in the host's memory for a storage, and its place. `None` if it has no
@@ -215,8 +171,9 @@ impl Memory {
         let heap = self.heap.as_mut()?;
         let (bytes, slot) = (storage.size_bytes(), self.slots.row(storage)?);
         let (owner, storage, tag) = (storage.slot()?, slot.number, slot.tag);
-        let (block, place) = heap.take(storage, bytes, fit, account, &self.dead_list)?;
-        heap.slabs.set_owner(block.id(), owner);
+        let (block, place) = heap.slabs.take(bytes, fit).ok()??;
+        heap.slabs.set_owner(block, owner);
+        let part = heap.part(block, storage, bytes);
         if let Some((_, slab)) = heap.slabs.slab_of(place) {
             self.events.push(Event::HostAlloc {
                 storage,
@@ -226,7 +183,7 @@ impl Memory {
                 offset_bytes: place.offset_bytes,
             });
         }
-        Some((block, place))
+        Some((HeapBlock::new(part, account, &self.dead_list), place))
     }
 
     /// Moves a block of that heap. The caller records the copy before anything else. `None` if the
@@ -234,7 +191,7 @@ impl Memory {
     pub(crate) fn relocate_in_heap(&mut self, block: BlockId, to: &Spot) -> Option<Moved> {
         let slabs = &mut self.heap.as_mut()?.slabs;
         let moving = (self.slots).unshared_heap_block(slabs.owner(block)?, block)?;
-        let (storage, bytes) = (moving.storage(), moving.size_bytes());
+        let (storage, bytes) = (moving.part.storage, moving.part.size_bytes);
         let from = slabs.place_of(block)?;
         let to = slabs.relocate(block, to)?;
         if let Some((_, slab)) = slabs.slab_of(to) {
@@ -270,7 +227,8 @@ impl Memory {
     /// The bytes of the heap that evictions may take: of holes, and of blocks whose bytes are also
     /// elsewhere.
     pub(crate) fn heap_room_bytes(&self) -> u64 {
-        let hole_bytes = self.heap.as_ref().map_or(0, |heap| heap.hole_bytes());
+        let slabs = self.heap.as_ref().map(|heap| &heap.slabs);
+        let hole_bytes = slabs.map_or(0, |slabs| slabs.reserved_bytes() - slabs.live_bytes());
         hole_bytes + self.slots.spare_host_bytes()
     }
 
@@ -283,7 +241,8 @@ impl Memory {
     ) -> Option<SlabId> {
         let number = self.next_slab_number();
         let heap = self.heap.as_mut()?;
-        let id = heap.add(growth, buffer, charge, number).ok()?;
+        let id = heap.slabs.add(growth, buffer, number).ok()?;
+        heap.charges.push((buffer, charge));
         self.events.push(Event::HostSlabCreated {
             slab: number,
             bytes: growth.slab_bytes,

@@ -146,7 +146,7 @@ impl Map {
             ..
         } = memory;
         let mut slabs = Drawn::new(all);
-        let mut host_slabs = heap.as_ref().map(|heap| Drawn::new(heap.slabs()));
+        let mut host_slabs = heap.as_ref().map(|heap| Drawn::new(&heap.slabs));
         let mut evicted = Vec::new();
         let mut types = DType::ALL.map(|dtype| (dtype, Vec::new()));
         for slot in slots.rows() {

@@ -179,15 +179,10 @@ impl Memory {
                     other(dead);
                 }
                 Dead::Watermark(id) => self.watermarks.remove(id),
-                Dead::HeapBlock {
-                    block,
-                    storage,
-                    size_bytes,
-                    epoch,
-                } => {
+                Dead::HeapBlock(part) => {
                     let heap = self.heap.as_mut();
-                    if heap.is_some_and(|heap| heap.free(block, size_bytes, epoch)) {
-                        let bytes = size_bytes;
+                    if heap.is_some_and(|heap| heap.free(&part)) {
+                        let (storage, bytes) = (part.storage, part.size_bytes);
                         self.events.push(Event::HostFree { storage, bytes });
                     }
                 }
@@ -232,7 +227,7 @@ impl Memory {
         self.slots.next_batch();
         self.slabs.batch_ended(serial);
         if let Some(heap) = &mut self.heap {
-            heap.batch_ended(serial);
+            heap.slabs.batch_ended(serial);
         }
     }
 
@@ -257,7 +252,7 @@ impl Memory {
 
     /// The slabs of the heap in which a place lies.
     pub(crate) fn slabs_around(&mut self, place: Place) -> &mut Slabs {
-        let is_hosts = (self.heap.as_ref()).is_some_and(|heap| heap.slabs().is_at(place));
+        let is_hosts = (self.heap.as_ref()).is_some_and(|heap| heap.slabs.is_at(place));
         self.slabs_of(if is_hosts { Heap::Host } else { Heap::Device })
     }
 
@@ -268,7 +263,7 @@ impl Memory {
 
     fn slabs_and_slots(&mut self, heap: Heap) -> (&mut Slabs, &Slots) {
         let slabs = match &mut self.heap {
-            Some(host) if heap == Heap::Host => host.slabs_mut(),
+            Some(host) if heap == Heap::Host => &mut host.slabs,
             _ => &mut self.slabs,
         };
         (slabs, &self.slots)

@@ -95,7 +95,7 @@ impl Memory {
             sums: self.census.sums(),
             classes: self.census.classes(),
             slabs: self.slabs.uses(),
-            host_slabs: heap.map_or(Vec::new(), |heap| heap.slabs().uses()),
+            host_slabs: heap.map_or(Vec::new(), |heap| heap.slabs.uses()),
             saved_bytes: tags.iter().map(|one| one.saved_bytes).sum(),
             holders: largest(&tags, holders),
             shares: self.shares.uses(),
