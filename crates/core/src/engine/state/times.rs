@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::timing::TimesTable;
 use crate::driver::KernelRun;
 use crate::dtype::DType;
 use crate::engine::kernel::{Launch, Role};
@@ -181,18 +180,18 @@ impl Times {
         time.add(ns);
         Some(name)
     }
-}
 
-impl TimesTable for Times {
-    fn others(&self) -> Entry {
+    /// The shared entry of dispatches about which nothing is known.
+    pub(super) fn others(&self) -> Entry {
         self.entry(0)
     }
 
-    fn of_check(&mut self, kernel: &str) -> Entry {
+    /// The entry of a kernel of the diagnostics.
+    pub(super) fn of_check(&mut self, kernel: &str) -> Entry {
         self.enter(kernel, SmallVec::new(), None)
     }
 
-    fn of_launch(&mut self, launch: &Launch) -> Entry {
+    pub(super) fn of_launch(&mut self, launch: &Launch) -> Entry {
         let operands = launch.args.iter().enumerate().map(|(index, arg)| {
             let bytes = (launch.ranges.get(index)).map_or(arg.storage.len_bytes(), |range| range.1);
             let elements = bytes / arg.dtype.size_bytes();
@@ -204,7 +203,8 @@ impl TimesTable for Times {
         self.enter(launch.program.name(), operands.collect(), made)
     }
 
-    fn kernels_ran(
+    /// Counts the times of dispatches, which ended by `now_ns`, and notes them in the history.
+    pub(super) fn kernels_ran(
         &mut self,
         dispatches: &[Entry],
         runs: &[KernelRun],
@@ -223,7 +223,8 @@ impl TimesTable for Times {
         }
     }
 
-    fn take(&mut self) -> Vec<KernelTime> {
+    /// The times since the last call.
+    pub(super) fn take(&mut self) -> Vec<KernelTime> {
         let timed = self.entries.iter_mut().filter(|(_, time)| time.calls > 0);
         let taken = timed.map(|(_, time)| {
             let none = KernelTime::none(&time.kernel, time.operands.clone(), time.tag.clone());

@@ -1,11 +1,10 @@
 //! The time since the device was opened, and the times of kernels if timing is on.
 
-use std::fmt::Debug;
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
 use super::times::{Entry, KernelTime, Times};
-use crate::driver::{Device, KernelRun};
+use crate::driver::Device;
 use crate::engine::kernel::Launch;
 use crate::memory::Memory;
 
@@ -16,30 +15,7 @@ pub(crate) struct Timing {
     #[cfg(not(target_arch = "wasm32"))]
     opened: Instant,
     /// The times of kernels, if timing is on.
-    times: Option<Box<dyn TimesTable>>,
-}
-
-/// The functions of [`Times`]. Through them only a program that times kernels contains their code.
-pub(super) trait TimesTable: Debug + Send {
-    /// The shared entry of dispatches about which nothing is known.
-    fn others(&self) -> Entry;
-
-    fn of_launch(&mut self, launch: &Launch) -> Entry;
-
-    /// The entry of a kernel of the diagnostics.
-    fn of_check(&mut self, kernel: &str) -> Entry;
-
-    /// Counts the times of dispatches, which ended by `now_ns`, and notes them in the history.
-    fn kernels_ran(
-        &mut self,
-        dispatches: &[Entry],
-        runs: &[KernelRun],
-        now_ns: u64,
-        memory: &mut Memory,
-    );
-
-    /// The times since the last call.
-    fn take(&mut self) -> Vec<KernelTime>;
+    times: Option<Box<Times>>,
 }
 
 impl Default for Timing {
@@ -68,10 +44,7 @@ impl Timing {
 
     /// Turns timing on or off. Returns the entry for dispatches about which nothing is known.
     pub(super) fn set(&mut self, on: bool) -> Option<Entry> {
-        self.times = match on {
-            true => Some(Box::new(Times::new())),
-            false => None,
-        };
+        self.times = on.then(|| Box::new(Times::new()));
         self.times.as_ref().map(|times| times.others())
     }
 
