@@ -18,7 +18,6 @@ use std::sync::Arc;
 use super::direct;
 use super::kernel::Program;
 use super::pass::Pass;
-use super::queue::Amid;
 use super::reclaim;
 use super::reclaim::callbacks;
 use super::reclaim::compact;
@@ -41,19 +40,12 @@ const MOST_REFUSALS: u64 = 8;
 impl Pass {
     /// Runs the whole queue and submits the rest of the batch. The caller has the execution lock.
     pub(super) fn execute(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async {
-            let least_priority = self.least_priority();
-            self.lock().queue.begin_pass(false, least_priority);
-            in_span!("execution_pass", {}, self.execute_queue()).await
-        })
+        self.execute_from(self.least_priority(), false)
     }
 
     /// As [`execute`](Self::execute), also commands of lower priorities than the caller's.
     pub(super) fn execute_all(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async {
-            self.lock().queue.begin_pass(false, i8::MIN);
-            in_span!("execution_pass", {}, self.execute_queue()).await
-        })
+        self.execute_from(i8::MIN, false)
     }
 
     /// Runs commands of the queue up to a submission of some milliseconds, so that the caller may
@@ -90,17 +82,15 @@ impl Pass {
     /// As [`execute`](Self::execute), when no caller waits for a result. Leaves commands at the end
     /// of the queue for fusion with later ones, unless memory is short.
     pub(super) fn execute_early(&self) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async {
-            let least_priority = self.least_priority();
-            self.lock().queue.begin_pass(true, least_priority);
-            in_span!("execution_pass", { early = true }, self.execute_queue()).await
-        })
+        self.execute_from(self.least_priority(), true)
     }
 
-    /// Runs the commands above this priority that wait for no lower ones, in the middle of
-    /// something else. What was left behind before stays so.
-    pub(super) async fn execute_above(&self, above: i8, amid: Amid) -> Result<()> {
-        between::execute_above(self, above, amid).await
+    /// Runs commands of this priority and higher ones. If it is `early`, some may wait for fusion.
+    fn execute_from(&self, least_priority: i8, early: bool) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.lock().queue.begin_pass(early, least_priority);
+            in_span!("execution_pass", { early = early }, self.execute_queue()).await
+        })
     }
 
     async fn execute_queue(&self) -> Result<()> {
@@ -231,7 +221,7 @@ impl Pass {
                     }
                 }
             }
-            Need::Room { storage } => {
+            Need::Room(storage) => {
                 let before = refused::refused_again(&mut self.lock(), &storage);
                 let made = match before {
                     Some(error) => Err(error),
@@ -242,16 +232,12 @@ impl Pass {
                 };
                 leave_behind_on_error(self, made).await?;
             }
-            Need::Restore { storage } => {
+            Need::Restore(storage) => {
                 let brought = restore::restore(self, &storage);
                 let brought = self.for_return(&storage, brought).await?;
                 leave_behind_on_error(self, brought).await?;
             }
-            Need::ReadEvicted {
-                storage,
-                reading,
-                piece,
-            } => {
+            Need::ReadEvicted(storage, reading, piece) => {
                 restore::read_evicted(self, &storage, &reading, piece).await?;
                 self.delivered();
             }
@@ -267,19 +253,12 @@ impl Pass {
             } => {
                 provide_pipeline(self, &program, key, params_bytes).await?;
             }
-            Need::Readback {
-                storage,
-                size_bytes,
-            } => {
+            Need::Readback(storage, size_bytes) => {
                 let provided = provide_readback(self, &storage, size_bytes).await?;
                 leave_behind_on_error(self, provided).await?;
             }
             Need::Answers => answers::collect(self).await?,
-            Need::Direct {
-                reading,
-                piece,
-                place,
-            } => {
+            Need::Direct(reading, piece, place) => {
                 direct::read_in_place(self, &reading, piece, place).await?;
                 self.delivered();
             }

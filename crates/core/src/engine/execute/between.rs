@@ -25,17 +25,20 @@ impl Drop for Between<'_> {
     }
 }
 
-/// Runs the commands above this priority, and submits them.
-pub(super) async fn execute_above(pass: &Pass, above: i8, amid: Amid) -> Result<()> {
-    if pass.diagnostics().is_some() {
-        make_gear::prepare_diagnose(pass).await?;
+impl Pass {
+    /// Runs the commands above this priority that wait for no lower ones, and submits them. What
+    /// was left behind before stays so.
+    pub(crate) async fn execute_above(&self, above: i8, amid: Amid) -> Result<()> {
+        if self.diagnostics().is_some() {
+            make_gear::prepare_diagnose(self).await?;
+        }
+        let runs = Runs {
+            least_priority: above.saturating_add(1),
+            amid: Some(amid),
+            ..Runs::all()
+        };
+        let _between = Between::new(self, runs);
+        self.run_steps().await?;
+        self.submit()
     }
-    let runs = Runs {
-        least_priority: above.saturating_add(1),
-        amid: Some(amid),
-        ..Runs::all()
-    };
-    let _between = Between::new(pass, runs);
-    pass.run_steps().await?;
-    pass.submit()
 }

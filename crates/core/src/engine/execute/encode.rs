@@ -102,11 +102,8 @@ impl State {
         }
         let in_heap = self.memory.heap_place(src);
         if in_heap.is_none() && self.memory.slots.is_evicted_with_bytes(src) {
-            return Err(Stop::Need(Need::ReadEvicted {
-                storage: src.clone(),
-                reading: reading.clone(),
-                piece,
-            }));
+            let (src, reading) = (src.clone(), reading.clone());
+            return Err(Stop::Need(Need::ReadEvicted(src, reading, piece)));
         }
         let place = match in_heap {
             Some(place) => place,
@@ -117,18 +114,10 @@ impl State {
         }
         let (start, size_bytes) = piece.words();
         if self.driver.caps().maps_slabs && self.memory.slabs.idle(place, 0).is_some() {
-            return Err(Stop::Need(Need::Direct {
-                reading: reading.clone(),
-                piece,
-                place,
-            }));
+            return Err(Stop::Need(Need::Direct(reading.clone(), piece, place)));
         }
         let Some(buffer) = self.readbacks.take(size_bytes) else {
-            let storage = src.clone();
-            return Err(Stop::Need(Need::Readback {
-                storage,
-                size_bytes,
-            }));
+            return Err(Stop::Need(Need::Readback(src.clone(), size_bytes)));
         };
         self.memory.was_read(src, piece.size_bytes);
         self.batch.reads.push((reading.clone(), piece, buffer));
@@ -230,16 +219,14 @@ impl State {
                 continue;
             }
             let need = if self.memory.slots.is_evicted(storage) {
-                let storage = storage.clone();
-                Need::Restore { storage }
+                Need::Restore(storage.clone())
             } else if take_over(self, index) {
                 continue;
             } else if self.memory.place(storage, self.head.fit())?.is_some() {
                 placed.push(storage);
                 continue;
             } else {
-                let storage = storage.clone();
-                Need::Room { storage }
+                Need::Room(storage.clone())
             };
             placed.iter().for_each(|one| self.head.note_placed(one));
             return Err(Stop::Need(need));
@@ -343,8 +330,7 @@ impl State {
     /// The place of a storage with its bytes. Places the storage if it has no place yet.
     fn place(&mut self, storage: &Arc<Storage>) -> Result<Place, Stop> {
         if self.memory.slots.is_evicted(storage) {
-            let storage = storage.clone();
-            return Err(Stop::Need(Need::Restore { storage }));
+            return Err(Stop::Need(Need::Restore(storage.clone())));
         }
         self.place_for_overwrite(storage)
     }
@@ -354,10 +340,8 @@ impl State {
         if let Some(place) = self.memory.slots.find(storage) {
             return Ok(place);
         }
-        self.memory.place(storage, self.head.fit())?.ok_or_else(|| {
-            let storage = storage.clone();
-            Stop::Need(Need::Room { storage })
-        })
+        let place = self.memory.place(storage, self.head.fit())?;
+        place.ok_or_else(|| Stop::Need(Need::Room(storage.clone())))
     }
 
     /// Moves the result of a rematerializer into the storage for which it ran.

@@ -26,15 +26,11 @@ pub(super) enum Need {
     /// Submit the batch.
     Submit,
     /// Memory for a storage that has no place yet.
-    Room { storage: Arc<Storage> },
+    Room(Arc<Storage>),
     /// Restore an evicted storage.
-    Restore { storage: Arc<Storage> },
+    Restore(Arc<Storage>),
     /// Deliver the bytes of an evicted storage to the reading at the head of the queue.
-    ReadEvicted {
-        storage: Arc<Storage>,
-        reading: Arc<Reading>,
-        piece: Piece,
-    },
+    ReadEvicted(Arc<Storage>, Arc<Reading>, Piece),
     /// Read the words that name rows of a table that is not on the device.
     Words(Words),
     /// Copy those rows of the table into the result of the command at the head of the queue.
@@ -45,19 +41,12 @@ pub(super) enum Need {
         key: PipelineKey,
         params_bytes: u32,
     },
-    /// A read-back buffer for `size_bytes` of a storage.
-    Readback {
-        storage: Arc<Storage>,
-        size_bytes: u64,
-    },
+    /// A read-back buffer for so many bytes of a storage.
+    Readback(Arc<Storage>, u64),
     /// Collect the answers of the diagnostics.
     Answers,
     /// Wait until the slab of this place is idle, then map it and read the piece there.
-    Direct {
-        reading: Arc<Reading>,
-        piece: Piece,
-        place: Place,
-    },
+    Direct(Arc<Reading>, Piece, Place),
 }
 
 /// Why a command was not encoded.
@@ -142,7 +131,7 @@ impl State {
         }
         if let Some(storage) = self.first_lost(cmd) {
             self.queue.put_back(next);
-            return ControlFlow::Break(Some(Need::Restore { storage }));
+            return ControlFlow::Break(Some(Need::Restore(storage)));
         }
         if note_share(self, cmd) {
             return ControlFlow::Continue(());

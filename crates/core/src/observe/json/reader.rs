@@ -64,9 +64,7 @@ fn check_begin(json: &[u8]) -> Result<()> {
     let mut parser = serde_json::Deserializer::from_slice(json);
     let parsed = parser.deserialize_map(Head(&mut format, &mut version));
     // The end is missing so far, which says nothing about the bytes before it.
-    if let Err(error) = parsed
-        && !error.is_eof()
-    {
+    if let Some(error) = parsed.err().filter(|error| !error.is_eof()) {
         return Err(broken(&error));
     }
     match (format, version) {
