@@ -68,71 +68,53 @@ pub enum AllocError {
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            AllocError::NeedsSlab { requested_bytes } => {
-                write!(
-                    f,
-                    "no hole holds {requested_bytes} bytes now; another slab would"
-                )
-            }
+            AllocError::NeedsSlab { requested_bytes } => write!(
+                f,
+                "no hole holds {requested_bytes} bytes now; another slab would"
+            ),
             AllocError::NeverFits {
                 requested_bytes,
                 limit_bytes,
-            } => {
-                write!(
-                    f,
-                    "{requested_bytes} bytes never fit: one block is at most {limit_bytes} bytes"
-                )
-            }
-            AllocError::StaleBlock(block) => {
-                write!(
-                    f,
-                    "{block:?} was freed already or belongs to another allocator"
-                )
-            }
-            AllocError::StaleSlab(slab) => {
-                write!(
-                    f,
-                    "{slab:?} was removed already or belongs to another allocator"
-                )
-            }
-            AllocError::SlabInUse { slab, blocks } => {
-                write!(
-                    f,
-                    "{slab:?} still has {blocks} live blocks; free or move them first"
-                )
-            }
+            } => write!(
+                f,
+                "{requested_bytes} bytes never fit: one block is at most {limit_bytes} bytes"
+            ),
+            AllocError::StaleBlock(block) => write!(
+                f,
+                "{block:?} was freed already or belongs to another allocator"
+            ),
+            AllocError::StaleSlab(slab) => write!(
+                f,
+                "{slab:?} was removed already or belongs to another allocator"
+            ),
+            AllocError::SlabInUse { slab, blocks } => write!(
+                f,
+                "{slab:?} still has {blocks} live blocks; free or move them first"
+            ),
             AllocError::NoHoleThere {
                 slab,
                 offset_bytes,
                 size_bytes,
-            } => {
-                write!(
-                    f,
-                    "{slab:?} has no hole of {size_bytes} bytes at {offset_bytes} for a block of another slab"
-                )
-            }
+            } => write!(
+                f,
+                "{slab:?} has no hole of {size_bytes} bytes at {offset_bytes} for a block of another slab"
+            ),
             AllocError::SlabSize {
                 size_bytes,
                 limit_bytes,
-            } => {
-                write!(
-                    f,
-                    "a slab of {size_bytes} bytes must hold at least one granule and at most \
+            } => write!(
+                f,
+                "a slab of {size_bytes} bytes must hold at least one granule and at most \
                      {limit_bytes} bytes"
-                )
-            }
-            AllocError::UnitSize { unit_bytes } => {
-                write!(
-                    f,
-                    "a granule of {unit_bytes} bytes must be a power of two of at most 65536 bytes"
-                )
-            }
-            AllocError::TableFull => {
-                write!(
-                    f,
-                    "the allocator's tables are full: no more blocks or slabs"
-                )
-            }
+            ),
+            AllocError::UnitSize { unit_bytes } => write!(
+                f,
+                "a granule of {unit_bytes} bytes must be a power of two of at most 65536 bytes"
+            ),
+            AllocError::TableFull => write!(
+                f,
+                "the allocator's tables are full: no more blocks or slabs"
+            ),
         }
     }
 }

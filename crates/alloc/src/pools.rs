@@ -38,13 +38,12 @@
 //!
 //! The small and the middle pool come from PyTorch's caching allocator.
 
-use alloc::string::String;
+use core::ops::Deref;
 
 use super::carver::Carver;
 use super::config::{Growth, PoolConfig, SlabClass, ZONES};
 use super::holes::LOOKS;
-use super::stats::{AllocStats, SlabInfo};
-use super::{AllocError, Block, BlockId, SlabId};
+use super::{AllocError, BlockId, SlabId};
 
 /// A new slab for small requests takes a quarter of the bytes of all such slabs.
 const SMALL_SLAB_SHARE: u64 = 4;
@@ -92,6 +91,16 @@ pub struct Pools {
     /// The highest mark at which a slab was added. The next field counts the releases since then.
     last_mark_bytes: u64,
     releases_at_mark: u64,
+}
+
+/// What the pools tell of their blocks and slabs, their carver tells.
+impl Deref for Pools {
+    type Target = Carver;
+
+    #[inline]
+    fn deref(&self) -> &Carver {
+        &self.carver
+    }
 }
 
 impl Pools {
@@ -174,15 +183,6 @@ impl Pools {
     #[inline]
     pub fn free(&mut self, block: BlockId) -> Result<(), AllocError> {
         self.carver.free(block)
-    }
-
-    /// The place and the size of a block. O(1).
-    ///
-    /// # Errors
-    /// [`AllocError::StaleBlock`] when the block was freed or belongs to another allocator.
-    #[inline]
-    pub fn block(&self, block: BlockId) -> Result<Block, AllocError> {
-        self.carver.block(block)
     }
 
     /// The slab to create for a request that finds no hole. O(1).
@@ -340,24 +340,6 @@ impl Pools {
         Ok(())
     }
 
-    /// The slabs without live blocks, longest unused first. O(1) a step.
-    pub fn empty_slabs(&self) -> impl Iterator<Item = SlabId> {
-        self.carver.empty_slabs()
-    }
-
-    /// The contents of a slab. O(blocks and holes in it).
-    ///
-    /// # Errors
-    /// [`AllocError::StaleSlab`] when the slab was removed or belongs to another allocator.
-    pub fn slab(&self, slab: SlabId) -> Result<SlabInfo, AllocError> {
-        self.carver.slab(slab)
-    }
-
-    /// The contents of all slabs, by index. Each step is O(blocks and holes in one slab).
-    pub fn slabs(&self) -> impl Iterator<Item = SlabInfo> {
-        self.carver.slabs()
-    }
-
     /// Bytes of all slabs. O(1).
     pub fn reserved_bytes(&self) -> u64 {
         self.carver.counters.reserved.now
@@ -373,22 +355,9 @@ impl Pools {
         self.carver.counters.moved_bytes
     }
 
-    /// All statistics at once. O(slabs + holes in the highest bins in use).
-    pub fn stats(&self) -> AllocStats {
-        self.carver.stats()
-    }
-
     /// Sets every peak of the statistics to the present level. The mark stays. O(1).
     pub fn reset_peaks(&mut self) {
         self.carver.reset_peaks();
-    }
-
-    /// Checks all tables; see [`Carver::check_invariants`].
-    ///
-    /// # Errors
-    /// A sentence that describes the first broken invariant.
-    pub fn check_invariants(&self) -> Result<(), String> {
-        self.carver.check_invariants()
     }
 
     #[inline]

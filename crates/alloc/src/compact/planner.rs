@@ -7,7 +7,7 @@ use super::query::Query;
 use super::step::Step;
 use super::windows::Windows;
 use crate::config::{Growth, SlabClass, ZONES};
-use crate::{AllocError, BlockId, Pools, Relocated, SlabId, Spot};
+use crate::{AllocError, BlockId, Pools, Relocated, Spot};
 
 /// A hard limit counts as close if it is below this percentage of the mark.
 const NEAR_PERCENT: u64 = 125;
@@ -177,7 +177,7 @@ impl Pools {
     /// it. The blocks go to fuller slabs, so a sequence of calls ends. No steps if no move is worth
     /// its copies.
     ///
-    /// The emptied slabs stay; [`Pools::empty_slabs`] lists them.
+    /// The emptied slabs stay; [`Carver::empty_slabs`](crate::Carver::empty_slabs) lists them.
     pub fn plan_pass<'a>(
         &self,
         planner: &'a mut Planner,
@@ -203,12 +203,6 @@ impl Pools {
     /// Those of [`Carver::relocate`](crate::Carver::relocate).
     pub fn relocate(&mut self, block: BlockId, to: &Spot) -> Result<Relocated, AllocError> {
         self.carver.relocate(block, to)
-    }
-
-    /// The smallest hole of a slab for a block of `size_bytes`, whatever the policy:
-    /// [`Carver::spot_in`](crate::Carver::spot_in).
-    pub fn spot_in(&self, slab: SlabId, size_bytes: u64) -> Option<Spot> {
-        self.carver.spot_in(slab, size_bytes)
     }
 
     /// The most bytes to move to keep the reserved bytes below the mark: the unused rest of the
