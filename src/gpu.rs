@@ -76,9 +76,6 @@ impl Gpu {
     /// poll, unless another thread is about to run the queue. An executor whose threads must not
     /// block should run it where blocking is allowed (`spawn_blocking`). In a browser it waits
     /// without blocking.
-    ///
-    /// # Errors
-    /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
         let core = lapidary_core::Gpu::open_with_layer(options, &LAYER).await?;
         Ok(Gpu(core))

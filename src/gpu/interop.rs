@@ -48,9 +48,6 @@ impl Gpu {
 
     /// As [`with_bound`](Gpu::with_bound), as a future. Natively it blocks the thread that polls
     /// it, as [`open_async`](Gpu::open_async) says.
-    ///
-    /// # Errors
-    /// As [`with_bound`](Gpu::with_bound).
     pub async fn with_bound_async(
         &self,
         tensors: &[(&Tensor, Access)],

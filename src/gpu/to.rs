@@ -65,9 +65,6 @@ impl Tensor {
     }
 
     /// As [`to`](Self::to), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`to`](Self::to).
     #[track_caller]
     pub fn to_async(&self, gpu: &Gpu) -> impl Future<Output = Result<Tensor>> + use<> {
         let copied = self.to_copied("to_async", gpu);

@@ -36,9 +36,6 @@ impl Tensor {
     }
 
     /// As [`evict`](Self::evict), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`evict`](Self::evict).
     pub async fn evict_async(&self) -> Result<()> {
         self.engine.here().evict(&self.storage.here()).await
     }
@@ -107,9 +104,6 @@ impl Tensor {
     }
 
     /// As [`pin`](Self::pin), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
         self.memory().pin_async().await
     }
@@ -150,9 +144,6 @@ impl Tensor {
     }
 
     /// As [`recompute_with`](Self::recompute_with), as a future.
-    ///
-    /// # Errors
-    /// As [`recompute_with`](Self::recompute_with).
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn recompute_with_async(
         &self,
@@ -268,9 +259,6 @@ impl Tensor {
     }
 
     /// As [`backed_by`](Self::backed_by), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`backed_by`](Self::backed_by).
     pub async fn backed_by_async(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;

@@ -93,9 +93,6 @@ impl Gpu {
     /// poll, unless another thread is about to run the queue. An executor whose threads must not
     /// block should run it where blocking is allowed (`spawn_blocking`). In a browser it waits
     /// without blocking.
-    ///
-    /// # Errors
-    /// As [`open`](Gpu::open).
     pub async fn open_async(options: Options) -> Result<Gpu> {
         Self::open_with_layer(options, &NONE).await
     }
@@ -313,9 +310,6 @@ impl Gpu {
 
     /// As [`flush`](Gpu::flush), as a future. Natively it blocks the thread that polls it, as
     /// [`open_async`](Gpu::open_async) says.
-    ///
-    /// # Errors
-    /// As [`flush`](Gpu::flush).
     pub async fn flush_async(&self) -> Result<()> {
         self.engine.here().flush().await
     }

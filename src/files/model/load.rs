@@ -39,9 +39,6 @@ impl Files<'_> {
     }
 
     /// As [`load_model`](Self::load_model), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`load_model`](Self::load_model).
     #[track_caller]
     pub fn load_model_async(
         self,
@@ -101,9 +98,6 @@ impl Files<'_> {
     }
 
     /// As [`load_tensor`](Self::load_tensor), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`load_tensor`](Self::load_tensor).
     #[track_caller]
     pub fn load_tensor_async(
         self,

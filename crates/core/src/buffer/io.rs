@@ -38,9 +38,6 @@ impl Buffer {
     }
 
     /// As [`to_vec_async`](Self::to_vec_async), and waits for the result.
-    ///
-    /// # Errors
-    /// As [`to_vec_async`](Self::to_vec_async).
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
@@ -165,9 +162,6 @@ impl Buffer {
     }
 
     /// As [`force_async`](Self::force_async), and waits for the result.
-    ///
-    /// # Errors
-    /// As [`force_async`](Self::force_async).
     #[cfg(not(target_arch = "wasm32"))]
     pub fn force(&self) -> Result<()> {
         block_on("Buffer::force", self.force_async())

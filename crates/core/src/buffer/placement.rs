@@ -49,9 +49,6 @@ impl Buffer {
     }
 
     /// As [`evict`](Self::evict), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`evict`](Self::evict).
     pub async fn evict_async(&self) -> Result<()> {
         self.engine.here().evict(&self.storage.here()).await
     }
@@ -82,9 +79,6 @@ impl Buffer {
     }
 
     /// As [`pin`](Self::pin), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`pin`](Self::pin).
     pub async fn pin_async(&self) -> Result<Pin> {
         let (engine, storage) = (self.engine.here(), self.storage.here().clone());
         if storage.len_bytes() == 0 {
@@ -122,9 +116,6 @@ impl Buffer {
     }
 
     /// As [`recompute_with`](Self::recompute_with), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`recompute_with`](Self::recompute_with).
     pub async fn recompute_with_async(
         &self,
         inputs: &[&Buffer],
@@ -181,9 +172,6 @@ impl Buffer {
     }
 
     /// As [`backed_by`](Self::backed_by), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`backed_by`](Self::backed_by).
     pub async fn backed_by_async(&self, source: Source) -> Result<()> {
         const OPERATION: &str = "backed_by";
         self.check_whole(OPERATION)?;

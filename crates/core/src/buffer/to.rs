@@ -79,9 +79,6 @@ impl Buffer {
     }
 
     /// As [`to`](Self::to), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`to`](Self::to).
     #[track_caller]
     pub fn to_async(&self, gpu: &Gpu) -> impl Future<Output = Result<Buffer>> + use<> {
         let (near, from) = (self.to_near(gpu), self.clone());

@@ -106,9 +106,6 @@ impl GpuDiagnostics<'_> {
     }
 
     /// As [`check`](Self::check), as a future.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
     pub async fn check_async(self) -> Result<Vec<Finding>> {
         let engine = self.engine.here();
         engine.flush().await?;

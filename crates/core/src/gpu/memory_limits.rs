@@ -65,9 +65,6 @@ impl GpuMemory<'_> {
     }
 
     /// As [`set_budget`](GpuMemory::set_budget), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`set_budget`](GpuMemory::set_budget).
     pub async fn set_budget_async(self, budget: Budget) -> Result<u64> {
         self.engine.here().set_budget(budget).await
     }
@@ -94,9 +91,6 @@ impl GpuMemory<'_> {
     }
 
     /// As [`reserve`](GpuMemory::reserve), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`reserve`](GpuMemory::reserve).
     pub async fn reserve_async(self, bytes: u64) -> Result<u64> {
         self.engine.here().reserve(bytes).await
     }
@@ -122,9 +116,6 @@ impl GpuMemory<'_> {
     }
 
     /// As [`trim`](GpuMemory::trim), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`trim`](GpuMemory::trim).
     pub async fn trim_async(self, keep_bytes: u64) -> Result<u64> {
         self.engine.here().trim(keep_bytes).await
     }
@@ -159,9 +150,6 @@ impl GpuMemory<'_> {
     }
 
     /// As [`compact`](GpuMemory::compact), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`compact`](GpuMemory::compact).
     pub async fn compact_async(self, limit_bytes: u64) -> Result<Compacted> {
         let (moved_bytes, released_bytes) = self.engine.here().compact(limit_bytes).await?;
         Ok(Compacted {

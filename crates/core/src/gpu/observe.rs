@@ -65,9 +65,6 @@ impl GpuMemory<'_> {
     }
 
     /// As [`measure`](GpuMemory::measure), as a future.
-    ///
-    /// # Errors
-    /// As [`measure`](GpuMemory::measure).
     pub async fn measure_async(self, name: &str) -> Result<Measure> {
         Measure::begin(self.engine.clone().resolved(), name).await
     }

@@ -46,9 +46,6 @@ impl Gpu {
     }
 
     /// As [`reopen`](Gpu::reopen), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`reopen`](Gpu::reopen).
     pub async fn reopen_async(&self) -> Result<Recovered> {
         self.engine.own().reopen().await
     }
@@ -81,9 +78,6 @@ impl Gpu {
     }
 
     /// As [`readopt`](Gpu::readopt), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`readopt`](Gpu::readopt).
     pub async fn readopt_async(
         &self,
         adapter: &wgpu::Adapter,

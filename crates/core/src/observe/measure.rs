@@ -88,9 +88,6 @@ impl Measure {
     }
 
     /// As [`end`](Measure::end), as a future.
-    ///
-    /// # Errors
-    /// As [`end`](Measure::end).
     pub async fn end_async(mut self) -> Result<Measured> {
         self.scope = None;
         self.engine.own().flush().await?;
