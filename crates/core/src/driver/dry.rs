@@ -156,9 +156,9 @@ impl Driver for DryDriver {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn map(&self, buffer: BufferId, _: MapMode, _: u64, _: u64) -> DriverResult<Signal> {
+    fn map(&self, at: At, _: MapMode, _: u64) -> DriverResult<Signal> {
         let mut state = self.state.lock();
-        let last_use = state.buffers.get(buffer.0).copied().unwrap_or(0);
+        let last_use = state.buffers.get(at.0.0).copied().unwrap_or(0);
         let signal = Signal::after(last_use);
         if last_use <= state.completed {
             signal.set(true);
@@ -171,17 +171,11 @@ impl Driver for DryDriver {
         Ok(signal)
     }
 
-    fn write_mapped(&self, _: BufferId, _: u64, _: &[u8]) -> DriverResult<()> {
+    fn write_mapped(&self, _: At, _: &[u8]) -> DriverResult<()> {
         Ok(())
     }
 
-    fn read_mapped(
-        &self,
-        _: BufferId,
-        _: u64,
-        size_bytes: u64,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> DriverResult<()> {
+    fn read_mapped(&self, _: At, size_bytes: u64, look: &mut dyn FnMut(&[u8])) -> DriverResult<()> {
         let size = size_bytes as usize;
         let zeros = {
             let mut state = self.state.lock();
@@ -195,7 +189,7 @@ impl Driver for DryDriver {
         Ok(())
     }
 
-    fn write_now(&self, _: BufferId, _: u64, _: &[u8]) -> Option<DriverResult<()>> {
+    fn write_now(&self, _: At, _: &[u8]) -> Option<DriverResult<()>> {
         Some(Ok(()))
     }
 

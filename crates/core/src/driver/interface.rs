@@ -6,7 +6,8 @@ use super::bounds::{BoxFuture, MaybeShared};
 use super::caps::Caps;
 use super::failure::{DriverResult, invalid};
 use super::op::{
-    BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId, Submission,
+    At, BindGroupId, Binding, BufferId, BufferKind, MapMode, Op, PipelineDesc, PipelineId,
+    Submission,
 };
 use super::os_budget::OsBudget;
 use super::signal::Signal;
@@ -98,44 +99,27 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// Requests the mapping of a buffer's range (offset a multiple of 8, size of 4), which takes
     /// place once no submission uses the buffer. Until [`unmap`](Driver::unmap) no submission may
     /// name it.
-    fn map(
-        &self,
-        buffer: BufferId,
-        mode: MapMode,
-        offset_bytes: u64,
-        size_bytes: u64,
-    ) -> DriverResult<Signal>;
+    fn map(&self, at: At, mode: MapMode, size_bytes: u64) -> DriverResult<Signal>;
 
     /// Copies into a mapped range.
-    fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()>;
+    fn write_mapped(&self, at: At, bytes: &[u8]) -> DriverResult<()>;
 
     /// Passes a mapped range (offset a multiple of 8, size of 4) to `look`.
-    fn read_mapped(
-        &self,
-        buffer: BufferId,
-        offset_bytes: u64,
-        size_bytes: u64,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> DriverResult<()>;
+    fn read_mapped(&self, at: At, size_bytes: u64, look: &mut dyn FnMut(&[u8]))
+    -> DriverResult<()>;
 
     /// [`map`](Driver::map), [`wait`](Driver::wait), [`write_mapped`](Driver::write_mapped) and
     /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses. The offset of
     /// `bytes` is a multiple of 4, with up to 3 bytes of room after them. `None` if the driver
     /// needs the four calls; then nothing has changed.
-    fn write_now(
-        &self,
-        _buffer: BufferId,
-        _offset_bytes: u64,
-        _bytes: &[u8],
-    ) -> Option<DriverResult<()>> {
+    fn write_now(&self, _at: At, _bytes: &[u8]) -> Option<DriverResult<()>> {
         None
     }
 
     /// As [`write_now`](Driver::write_now), with [`read_mapped`](Driver::read_mapped).
     fn read_now(
         &self,
-        _buffer: BufferId,
-        _offset_bytes: u64,
+        _at: At,
         _size_bytes: u64,
         _look: &mut dyn FnMut(&[u8]),
     ) -> Option<DriverResult<()>> {

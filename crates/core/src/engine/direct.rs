@@ -13,7 +13,7 @@ use super::pass::Pass;
 use super::queue::cmd::Cmd;
 use super::reclaim;
 use super::state::State;
-use crate::driver::{BufferId, DriverResult, MapMode};
+use crate::driver::{At, DriverResult, MapMode};
 use crate::error::Result;
 use crate::memory::{Place, Storage};
 use crate::transfer::{Piece, Reading, refusal};
@@ -65,11 +65,11 @@ pub(super) fn upload_in_place(
     let Some(place) = found else {
         return Ok(false);
     };
-    let at = place.offset_bytes + offset_bytes;
-    let written = match engine.driver.write_now(place.buffer, at, bytes) {
+    let at = place.at(offset_bytes);
+    let written = match engine.driver.write_now(at, bytes) {
         Some(written) => written,
         None => block_on("an upload", async {
-            Ok(write_in_place(pass, place.buffer, at, bytes).await)
+            Ok(write_in_place(pass, at, bytes).await)
         })?,
     };
     engine.check_lost()?;
@@ -144,11 +144,11 @@ fn place_now(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Place>> {
     Ok(None)
 }
 
-async fn write_in_place(pass: &Pass, buffer: BufferId, at: u64, bytes: &[u8]) -> DriverResult<()> {
+async fn write_in_place(pass: &Pass, at: At, bytes: &[u8]) -> DriverResult<()> {
     // A mapping must start at a multiple of 8.
-    let (map_at, end) = (at & !7, (at + bytes.len() as u64).next_multiple_of(4));
-    let _mapped = Mapped::begin(pass, MapMode::Write, buffer, map_at, end - map_at).await?;
-    pass.driver.write_mapped(buffer, at, bytes)
+    let (first, end) = (at.1 & !7, (at.1 + bytes.len() as u64).next_multiple_of(4));
+    let _mapped = Mapped::begin(pass, MapMode::Write, At(at.0, first), end - first).await?;
+    pass.driver.write_mapped(at, bytes)
 }
 
 /// Maps a range of an idle slab and delivers it to the reading at the head of the queue.
@@ -200,19 +200,17 @@ async fn look(
     mut look: impl FnMut(&[u8]),
 ) -> DriverResult<()> {
     let (start, size_bytes) = piece.words();
-    let from = place.offset_bytes + start;
+    let At(buffer, from) = place.at(start);
     // A mapping must start at a multiple of 8.
-    let (map_at, map_bytes) = (from & !7, size_bytes + (from & 7));
-    let skip = (from - map_at + (piece.offset_bytes & 3)) as usize;
+    let (at, map_bytes) = (At(buffer, from & !7), size_bytes + (from & 7));
+    let skip = (from - at.1 + (piece.offset_bytes & 3)) as usize;
     let end = skip + piece.size_bytes as usize;
     let mut look = |bytes: &[u8]| look(&bytes[skip..end]);
-    let buffer = place.buffer;
-    if let Some(read) = pass.driver.read_now(buffer, map_at, map_bytes, &mut look) {
+    if let Some(read) = pass.driver.read_now(at, map_bytes, &mut look) {
         return read;
     }
-    let _mapped = Mapped::begin(pass, MapMode::Read, buffer, map_at, map_bytes).await?;
-    pass.driver
-        .read_mapped(buffer, map_at, map_bytes, &mut look)
+    let _mapped = Mapped::begin(pass, MapMode::Read, at, map_bytes).await?;
+    pass.driver.read_mapped(at, map_bytes, &mut look)
 }
 
 /// The place of a storage for a write that runs before all commands. `None` if the write must be

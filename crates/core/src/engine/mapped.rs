@@ -1,7 +1,7 @@
 //! A slab that is mapped for the host.
 
 use super::handle::Engine;
-use crate::driver::{BufferId, DriverResult, MapMode};
+use crate::driver::{At, BufferId, DriverResult, MapMode};
 
 /// Unmaps a slab on drop.
 pub(super) struct Mapped<'a>(&'a Engine, BufferId);
@@ -11,12 +11,11 @@ impl<'a> Mapped<'a> {
     pub(super) async fn begin(
         engine: &'a Engine,
         mode: MapMode,
-        buffer: BufferId,
-        start_bytes: u64,
+        at: At,
         size_bytes: u64,
     ) -> DriverResult<Self> {
-        let signal = (engine.driver).map(buffer, mode, start_bytes, size_bytes)?;
-        let mapped = Mapped(engine, buffer);
+        let signal = engine.driver.map(at, mode, size_bytes)?;
+        let mapped = Mapped(engine, at.0);
         engine.driver.wait(&signal).await?;
         Ok(mapped)
     }

@@ -317,16 +317,14 @@ async fn fill_in_place(
     watch: &mut Stopwatch,
 ) -> Result<()> {
     let refused = |error| refusal("to map a slab", error);
-    let start = place.offset_bytes + part.start;
     let size_bytes = (part.end - part.start).next_multiple_of(4);
-    let mapping = Mapped::begin(pass, MapMode::Write, place.buffer, start, size_bytes);
+    let mapping = Mapped::begin(pass, MapMode::Write, place.at(part.start), size_bytes);
     let _mapped = mapping.await.map_err(refused)?;
     let mut at = part.start;
     while at < part.end {
         let done = watch.time(|| {
             let piece = supply.piece(at, part.end - at)?;
-            let to = place.offset_bytes + at;
-            let written = pass.driver.write_mapped(place.buffer, to, piece);
+            let written = pass.driver.write_mapped(place.at(at), piece);
             written.map(|()| piece.len() as u64).map_err(refused)
         });
         at += done?;

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::refusal;
 use crate::driver::{
-    Account, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
+    Account, At, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Signal,
 };
 use crate::error::Error;
 use crate::units::MIB;
@@ -410,7 +410,7 @@ impl Readbacks {
         (buffer, buffer_bytes): (BufferId, u64),
     ) -> DriverResult<()> {
         let (_, size_bytes) = piece.words();
-        let signal = match self.driver.map(buffer, MapMode::Read, 0, size_bytes) {
+        let signal = match self.driver.map(At(buffer, 0), MapMode::Read, size_bytes) {
             Ok(signal) => signal,
             Err(error) => {
                 self.driver.destroy_in_use(buffer);
@@ -521,8 +521,7 @@ impl Readbacks {
         let end = skip + arrived.piece.size_bytes as usize;
         let (_, size_bytes) = arrived.piece.words();
         let mut look = |bytes: &[u8]| look(&bytes[skip..end]);
-        self.driver
-            .read_mapped(arrived.buffer, 0, size_bytes, &mut look)
+        (self.driver).read_mapped(At(arrived.buffer, 0), size_bytes, &mut look)
     }
 
     /// Releases a free buffer to the driver, unless it is the kept one.

@@ -195,13 +195,13 @@ impl Uploads {
         let taken = wanted_bytes.min(room_bytes) as usize;
         let (whole, tail) = bytes[..taken].split_at(taken & !3);
         let offset_bytes = chunk.used_bytes;
-        self.driver
-            .write_mapped(chunk.buffer, offset_bytes, whole)?;
+        let at = At(chunk.buffer, offset_bytes);
+        self.driver.write_mapped(at, whole)?;
         if !tail.is_empty() {
             let mut word = [0; 4];
             word[..tail.len()].copy_from_slice(tail);
-            let at = offset_bytes + whole.len() as u64;
-            self.driver.write_mapped(chunk.buffer, at, &word)?;
+            let at = At(at.0, at.1 + whole.len() as u64);
+            self.driver.write_mapped(at, &word)?;
         }
         let size_bytes = (taken as u64).next_multiple_of(4);
         // A view of mapped memory starts at a multiple of 8.
@@ -265,7 +265,7 @@ impl Uploads {
             let limit_bytes = self.limit_bytes();
             let epoch = self.epoch();
             let (buffer, size_bytes) = self.create(size_bytes).await?;
-            let mapped = match self.driver.map(buffer, MapMode::Write, 0, size_bytes) {
+            let mapped = match self.driver.map(At(buffer, 0), MapMode::Write, size_bytes) {
                 Ok(mapped) => mapped,
                 Err(error) => {
                     self.driver.destroy_buffer(buffer, 0);
@@ -380,7 +380,7 @@ impl Uploads {
                 Phase::Mapped => {}
                 Phase::Sealed if idle => {
                     let (buffer, size_bytes) = (chunk.buffer, chunk.size_bytes);
-                    let back = self.driver.map(buffer, MapMode::Write, 0, size_bytes)?;
+                    let back = self.driver.map(At(buffer, 0), MapMode::Write, size_bytes)?;
                     chunk.phase = Phase::Returning(back);
                 }
                 Phase::Sealed => {}

@@ -7,7 +7,7 @@ use super::contents::{Mapping, SimBuffer};
 use super::queue::State;
 use super::work::Step;
 use crate::driver::{
-    BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MapMode, Op, PipelineDesc,
+    At, BindGroupId, Binding, BindingAccess, BufferId, BufferKind, MapMode, Op, PipelineDesc,
     PipelineId,
 };
 
@@ -204,14 +204,8 @@ impl State {
         })
     }
 
-    pub(super) fn check_map(
-        &self,
-        id: BufferId,
-        mode: MapMode,
-        offset_bytes: u64,
-        size_bytes: u64,
-    ) -> Check {
-        let buffer = self.usable(id)?;
+    pub(super) fn check_map(&self, at: At, mode: MapMode, size_bytes: u64) -> Check {
+        let buffer = self.usable(at.0)?;
         let allowed = match buffer.kind {
             BufferKind::Upload => mode == MapMode::Write,
             BufferKind::Readback | BufferKind::HostSlab => mode == MapMode::Read,
@@ -226,17 +220,17 @@ impl State {
         if size_bytes == 0 {
             return Err(format!("map: an empty range of {}", name(buffer)));
         }
-        check_mapped_alignment(offset_bytes, size_bytes)?;
-        check_range(buffer, offset_bytes, size_bytes)
+        check_mapped_alignment(at.1, size_bytes)?;
+        check_range(buffer, at.1, size_bytes)
     }
 
-    pub(super) fn check_read_mapped(&self, id: BufferId, offset: u64, size: u64) -> Check {
-        check_mapped_alignment(offset, size)?;
-        self.check_mapped(id, MapMode::Read, offset, size)
+    pub(super) fn check_read_mapped(&self, at: At, size: u64) -> Check {
+        check_mapped_alignment(at.1, size)?;
+        self.check_mapped(at, MapMode::Read, size)
     }
 
     /// Checks that the range lies in the mapped range, and the mode is right.
-    pub(super) fn check_mapped(&self, id: BufferId, mode: MapMode, at: u64, size: u64) -> Check {
+    pub(super) fn check_mapped(&self, At(id, at): At, mode: MapMode, size: u64) -> Check {
         let buffer = self.buffer(id)?;
         let Mapping::Mapped { mode: given, range } = &buffer.mapping else {
             return Err(format!("{mode:?} of {}, which is not mapped", name(buffer)));

@@ -162,7 +162,7 @@ impl Contents {
     }
 
     /// At least `size_bytes` of a buffer's contents; zeros if it has none.
-    pub(super) fn read(&mut self, id: BufferId, offset_bytes: u64, size_bytes: u64) -> Arc<[u8]> {
+    pub(super) fn read(&mut self, At(id, offset_bytes): At, size_bytes: u64) -> Arc<[u8]> {
         let bytes = self.live.get(id.0).map(|buffer| &buffer.bytes);
         if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
             return bytes[host_range(offset_bytes, size_bytes)].into();

@@ -15,8 +15,8 @@ use super::options::{SimKernels, SimOptions};
 use super::queue::State;
 use super::work::{BoundRanges, Pipeline, Work};
 use crate::driver::{
-    BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError, DriverResult,
-    MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
+    At, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError,
+    DriverResult, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
 };
 use crate::error::Result;
 
@@ -244,29 +244,21 @@ impl Driver for SimDriver {
         })
     }
 
-    fn map(
-        &self,
-        buffer: BufferId,
-        mode: MapMode,
-        offset_bytes: u64,
-        size_bytes: u64,
-    ) -> DriverResult<Signal> {
+    fn map(&self, at: At, mode: MapMode, size_bytes: u64) -> DriverResult<Signal> {
         self.device.with(|state| {
             state.enter(Site::Map)?;
-            state.allow(state.check_map(buffer, mode, offset_bytes, size_bytes))?;
-            (state.digest).note((Site::Map, buffer, offset_bytes, size_bytes));
-            let range = offset_bytes..offset_bytes + size_bytes;
-            Ok(state.want_mapping(buffer, mode, range))
+            state.allow(state.check_map(at, mode, size_bytes))?;
+            state.digest.note((Site::Map, at, size_bytes));
+            Ok(state.want_mapping(at.0, mode, at.1..at.1 + size_bytes))
         })
     }
 
-    fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()> {
+    fn write_mapped(&self, at: At, bytes: &[u8]) -> DriverResult<()> {
         self.device.with(|state| {
             state.enter(Site::WriteMapped)?;
-            let size_bytes = bytes.len() as u64;
-            state.allow(state.check_mapped(buffer, MapMode::Write, offset_bytes, size_bytes))?;
-            if let Some(buffer) = state.memory.get_mut(buffer) {
-                buffer.write(offset_bytes, bytes);
+            state.allow(state.check_mapped(at, MapMode::Write, bytes.len() as u64))?;
+            if let Some(buffer) = state.memory.get_mut(at.0) {
+                buffer.write(at.1, bytes);
             }
             Ok(())
         })
@@ -274,17 +266,16 @@ impl Driver for SimDriver {
 
     fn read_mapped(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
+        at: At,
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()> {
         // The bytes are copied, because `look` may call the driver.
         let (bytes, takes) = self.device.with(|state| {
             state.enter(Site::ReadMapped)?;
-            state.allow(state.check_read_mapped(buffer, offset_bytes, size_bytes))?;
-            let bytes = state.memory.read(buffer, offset_bytes, size_bytes);
-            Ok((bytes, state.time_of_read(buffer, size_bytes)))
+            state.allow(state.check_read_mapped(at, size_bytes))?;
+            let bytes = state.memory.read(at, size_bytes);
+            Ok((bytes, state.time_of_read(at.0, size_bytes)))
         })?;
         if cfg!(not(target_arch = "wasm32")) && !takes.is_zero() {
             std::thread::sleep(takes);

@@ -10,8 +10,9 @@ use parking_lot::RwLock;
 use super::super::failure::invalid;
 use super::super::interface::RecordApp;
 use super::super::{
-    BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult, KernelRun,
-    LinkRun, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission, os_budget,
+    At, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult,
+    KernelRun, LinkRun, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
+    os_budget,
 };
 use super::open::{Found, OpenRequest};
 use super::opened::Opened;
@@ -147,50 +148,36 @@ impl Driver for WgpuDriver {
         Box::pin(async move { opened.guard.wait_for(signal).await })
     }
 
-    fn map(
-        &self,
-        buffer: BufferId,
-        mode: MapMode,
-        offset_bytes: u64,
-        size_bytes: u64,
-    ) -> DriverResult<Signal> {
-        self.call(|opened| opened.map_range(buffer, mode, offset_bytes, size_bytes))
+    fn map(&self, at: At, mode: MapMode, size_bytes: u64) -> DriverResult<Signal> {
+        self.call(|opened| opened.map_range(at, mode, size_bytes))
     }
 
-    fn write_mapped(&self, buffer: BufferId, offset_bytes: u64, bytes: &[u8]) -> DriverResult<()> {
-        self.call(|opened| opened.write_range(buffer, offset_bytes, bytes))
+    fn write_mapped(&self, at: At, bytes: &[u8]) -> DriverResult<()> {
+        self.call(|opened| opened.write_range(at, bytes))
     }
 
     fn read_mapped(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
+        at: At,
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()> {
-        self.call(|opened| opened.read_range(buffer, offset_bytes, size_bytes, look))
+        self.call(|opened| opened.read_range(at, size_bytes, look))
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    fn write_now(
-        &self,
-        buffer: BufferId,
-        offset_bytes: u64,
-        bytes: &[u8],
-    ) -> Option<DriverResult<()>> {
-        self.opened().write_now(buffer, offset_bytes, bytes)
+    fn write_now(&self, at: At, bytes: &[u8]) -> Option<DriverResult<()>> {
+        self.opened().write_now(at, bytes)
     }
 
     #[cfg(not(target_arch = "wasm32"))]
     fn read_now(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
+        at: At,
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> Option<DriverResult<()>> {
-        self.opened()
-            .read_now(buffer, offset_bytes, size_bytes, look)
+        self.opened().read_now(at, size_bytes, look)
     }
 
     fn unmap(&self, buffer: BufferId) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::super::failure::invalid;
-use super::super::{AdapterKind, BufferId, DriverError, DriverResult, MapMode, Signal};
+use super::super::{AdapterKind, At, BufferId, DriverError, DriverResult, MapMode, Signal};
 use super::guard::Guard;
 #[cfg(not(target_arch = "wasm32"))]
 use super::guard::unscoped;
@@ -16,16 +16,10 @@ use crate::parallel::{PART_BYTES, share_out};
 const VIEW_ALIGNMENT_BYTES: u64 = wgpu::MAP_ALIGNMENT;
 
 impl Opened {
-    pub(super) fn map_range(
-        &self,
-        buffer: BufferId,
-        mode: MapMode,
-        offset_bytes: u64,
-        size_bytes: u64,
-    ) -> DriverResult<Signal> {
+    pub(super) fn map_range(&self, at: At, mode: MapMode, size_bytes: u64) -> DriverResult<Signal> {
         self.guard.check()?;
         let (signal, notice) = self.guard.progress.mapping();
-        let raw = self.claim(buffer, offset_bytes, size_bytes, &signal)?;
+        let raw = self.claim(at, size_bytes, &signal)?;
         let mode = match mode {
             MapMode::Read => wgpu::MapMode::Read,
             MapMode::Write => wgpu::MapMode::Write,
@@ -33,8 +27,7 @@ impl Opened {
         let refused = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&refused);
         let asked = self.guard.in_passing(|| {
-            let range = offset_bytes..offset_bytes + size_bytes;
-            raw.map_async(mode, range, move |result| {
+            raw.map_async(mode, at.1..at.1 + size_bytes, move |result| {
                 seen.store(result.is_err(), Ordering::Release);
                 notice.tell(result.is_ok());
             });
@@ -45,7 +38,7 @@ impl Opened {
             }
         });
         if asked.is_err() {
-            self.end_mapping(buffer);
+            self.end_mapping(at.0);
         }
         asked
     }
@@ -54,8 +47,7 @@ impl Opened {
     /// already.
     fn claim(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
+        At(buffer, offset_bytes): At,
         size_bytes: u64,
         signal: &Signal,
     ) -> DriverResult<wgpu::Buffer> {
@@ -77,35 +69,29 @@ impl Opened {
         Ok(entry.raw.clone())
     }
 
-    pub(super) fn write_range(
-        &self,
-        buffer: BufferId,
-        offset_bytes: u64,
-        bytes: &[u8],
-    ) -> DriverResult<()> {
+    pub(super) fn write_range(&self, At(buffer, at): At, bytes: &[u8]) -> DriverResult<()> {
         let raw = self.mapped(buffer)?;
-        let first = offset_bytes / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
-        let Some(end) = end_of(offset_bytes, bytes.len() as u64, &raw) else {
+        let first = at / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
+        let Some(end) = end_of(at, bytes.len() as u64, &raw) else {
             return invalid("a write past the end of a mapped buffer");
         };
         // A software adapter copies the previous piece on the same cores, and further threads would
         // disturb it.
         let by_threads = self.caps.kind != AdapterKind::Cpu;
-        self.in_view(|| copy_into(&raw, first..end, offset_bytes, bytes, by_threads))
+        self.in_view(|| copy_into(&raw, first..end, at, bytes, by_threads))
     }
 
     pub(super) fn read_range(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
+        At(buffer, at): At,
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> DriverResult<()> {
         let raw = self.mapped(buffer)?;
-        let Some(end) = end_of(offset_bytes, size_bytes, &raw) else {
+        let Some(end) = end_of(at, size_bytes, &raw) else {
             return invalid("a read past the end of a mapped buffer");
         };
-        let view = self.in_view(|| raw.get_mapped_range(offset_bytes..end).map_err(refusal))?;
+        let view = self.in_view(|| raw.get_mapped_range(at..end).map_err(refusal))?;
         // This call is not guarded: a panic in `look` belongs to the caller.
         look(&view[..size_bytes as usize]);
         Ok(())
@@ -133,21 +119,20 @@ impl Opened {
     #[cfg(not(target_arch = "wasm32"))]
     fn map_now(
         &self,
-        buffer: BufferId,
+        at: At,
         mode: MapMode,
-        offset_bytes: u64,
         size_bytes: u64,
         look: impl FnOnce(&wgpu::Buffer) -> DriverResult<()>,
     ) -> Option<DriverResult<()>> {
-        let signal = match self.map_range(buffer, mode, offset_bytes, size_bytes) {
+        let signal = match self.map_range(at, mode, size_bytes) {
             Ok(signal) => signal,
             Err(error) => return Some(Err(error)),
         };
-        let ended = Ended(self, buffer);
+        let ended = Ended(self, at.0);
         let looked = self.guard.look(wgpu::PollType::Poll);
         let raw = match (looked, signal.outcome()) {
             (Err(error), _) => return Some(Err(error)),
-            (Ok(()), Some(true)) => self.mapped(buffer),
+            (Ok(()), Some(true)) => self.mapped(at.0),
             (Ok(()), _) => return None,
         };
         let shown = raw.and_then(|raw| look(&raw));
@@ -157,16 +142,11 @@ impl Opened {
 
     /// Writes to a buffer that no submission uses, in one step.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn write_now(
-        &self,
-        buffer: BufferId,
-        offset_bytes: u64,
-        bytes: &[u8],
-    ) -> Option<DriverResult<()>> {
-        let first = offset_bytes / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
-        let end = (offset_bytes + bytes.len() as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
-        self.map_now(buffer, MapMode::Write, first, end - first, |raw| {
-            unscoped(|| copy_into(raw, first..end, offset_bytes, bytes, true))
+    pub(super) fn write_now(&self, At(buffer, at): At, bytes: &[u8]) -> Option<DriverResult<()>> {
+        let first = at / VIEW_ALIGNMENT_BYTES * VIEW_ALIGNMENT_BYTES;
+        let end = (at + bytes.len() as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
+        self.map_now(At(buffer, first), MapMode::Write, end - first, |raw| {
+            unscoped(|| copy_into(raw, first..end, at, bytes, true))
         })
     }
 
@@ -174,13 +154,12 @@ impl Opened {
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn read_now(
         &self,
-        buffer: BufferId,
-        offset_bytes: u64,
+        at: At,
         size_bytes: u64,
         look: &mut dyn FnMut(&[u8]),
     ) -> Option<DriverResult<()>> {
-        self.map_now(buffer, MapMode::Read, offset_bytes, size_bytes, |raw| {
-            let range = offset_bytes..offset_bytes + size_bytes;
+        self.map_now(at, MapMode::Read, size_bytes, |raw| {
+            let range = at.1..at.1 + size_bytes;
             let view = unscoped(|| raw.get_mapped_range(range).map_err(refusal))?;
             look(&view);
             Ok(())

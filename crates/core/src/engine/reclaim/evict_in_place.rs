@@ -33,12 +33,12 @@ pub(super) async fn evict_in_place(
             pass.wait_idle().await?;
         }
         let (start, size_bytes) = piece.words();
-        let from = place.offset_bytes + start;
-        let mapping = Mapped::begin(pass, MapMode::Read, place.buffer, from, size_bytes);
+        let from = place.at(start);
+        let mapping = Mapped::begin(pass, MapMode::Read, from, size_bytes);
         let mapped = mapping.await.map_err(refused)?;
         let reading = &eviction.copy.reading;
         let mut look = |bytes: &[u8]| reading.deliver(&bytes[..piece.size_bytes as usize]);
-        let read = (pass.driver).read_mapped(place.buffer, from, size_bytes, &mut look);
+        let read = (pass.driver).read_mapped(from, size_bytes, &mut look);
         read.map_err(refused)?;
         drop(mapped);
         if eviction.copy.is_left() {
@@ -91,11 +91,10 @@ async fn clear(pass: &Pass, victim: &Candidate) -> DriverResult<()> {
 }
 
 async fn clear_part(pass: &Pass, part: Place, size_bytes: u64) -> DriverResult<()> {
-    let (buffer, start) = (part.buffer, part.offset_bytes);
-    let mapped = Mapped::begin(pass, MapMode::Write, buffer, start, size_bytes).await?;
+    let mapped = Mapped::begin(pass, MapMode::Write, part.at(0), size_bytes).await?;
     for at in (0..size_bytes).step_by(ZEROS.len()) {
         let zeros = &ZEROS[..ZEROS.len().min((size_bytes - at) as usize)];
-        pass.driver.write_mapped(buffer, start + at, zeros)?;
+        pass.driver.write_mapped(part.at(at), zeros)?;
     }
     drop(mapped);
     let mut state = pass.lock();

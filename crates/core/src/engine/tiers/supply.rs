@@ -80,8 +80,7 @@ impl<'a> Supply<'a> {
             return Err(refusal("a submission", DriverError::OutOfMemory));
         }
         let refused = |error| refusal("to map a slab in the host's memory", error);
-        let (buffer, start) = (place.buffer, place.offset_bytes);
-        let mapping = Mapped::begin(pass, MapMode::Read, buffer, start, storage.size_bytes());
+        let mapping = Mapped::begin(pass, MapMode::Read, place.at(0), storage.size_bytes());
         let mapped = pass.until(mapping).await?.map_err(refused)?;
         supply.mapped = Some((place, mapped));
         Ok(supply)
@@ -201,7 +200,7 @@ impl<'a> Supply<'a> {
         // Mapped ranges begin at multiples of 8 and have multiples of 4 bytes.
         let before_bytes = offset_bytes % 8;
         let size_bytes = (before_bytes + piece_bytes).next_multiple_of(4);
-        let start = place.offset_bytes + offset_bytes - before_bytes;
+        let start = place.at(offset_bytes - before_bytes);
         let engine = self.engine;
         let scratch = self.room(piece_bytes);
         let mut keep = |bytes: &[u8]| {
@@ -209,8 +208,7 @@ impl<'a> Supply<'a> {
             scratch.copy_from_slice(&bytes[wanted]);
         };
         let mut watch = Stopwatch::new(engine.driver.has_clock());
-        let read =
-            watch.time(|| (engine.driver).read_mapped(place.buffer, start, size_bytes, &mut keep));
+        let read = watch.time(|| (engine.driver).read_mapped(start, size_bytes, &mut keep));
         read.map_err(|error| refusal("to read a slab in the host's memory", error))?;
         engine.note_host_read(piece_bytes, watch.spent());
         Ok(self.room(piece_bytes))

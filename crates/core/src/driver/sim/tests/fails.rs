@@ -141,9 +141,9 @@ fn is_lost(bench: &Bench, ids: (BufferId, PipelineId), signals: &[Signal], what:
         driver.create_bind_group(pipeline, &[]).err(),
         driver.submit(&[], &[]).err(),
         driver.poll().err(),
-        driver.map(buffer, MapMode::Write, 0, 8).err(),
-        driver.write_mapped(buffer, 0, &[0; 8]).err(),
-        driver.read_mapped(buffer, 0, 8, &mut |_| ()).err(),
+        driver.map(At(buffer, 0), MapMode::Write, 8).err(),
+        driver.write_mapped(At(buffer, 0), &[0; 8]).err(),
+        driver.read_mapped(At(buffer, 0), 8, &mut |_| ()).err(),
         bench.wait(&Signal::after(0)).err(),
         bench.wait(&Signal::after(u64::MAX)).err(),
     ];
@@ -165,7 +165,7 @@ fn the_device_can_go_away_at_any_call_and_nothing_hangs() {
             let bench = bench(lag);
             let upload = bench.buffer(BufferKind::Upload, 8);
             let pipeline = bench.pipeline(add()).unwrap();
-            let mapping = bench.driver.map(upload, MapMode::Write, 0, 8).unwrap();
+            let mapping = bench.driver.map(At(upload, 0), MapMode::Write, 8).unwrap();
             let early = bench.driver.submit(&[], &[]).unwrap().done;
             bench.sim.arm(Fault::lose_at_call(nth));
             let session = bench.session();
@@ -202,8 +202,8 @@ fn the_device_can_go_away_from_outside_and_when_a_mapping_is_due() {
         let idle = bench.buffer(BufferKind::Upload, 8);
         let work = [copy(slab, 0, readback, 0, 8)];
         let done = bench.driver.submit(&work, &[]).unwrap().done;
-        let ready = bench.driver.map(readback, MapMode::Read, 0, 8).unwrap();
-        let also = bench.driver.map(idle, MapMode::Write, 0, 8).unwrap();
+        let ready = bench.driver.map(At(readback, 0), MapMode::Read, 8).unwrap();
+        let also = bench.driver.map(At(idle, 0), MapMode::Write, 8).unwrap();
         match way {
             0 => bench.sim.lose("pulled out"),
             1 => bench.driver.declare_lost("pulled out"),

@@ -75,14 +75,17 @@ fn contents_change_when_the_submission_runs_in_order_and_not_before() {
         copy(other, 0, readback, 8, 8),
     ];
     bench.driver.submit(&late, &[]).unwrap();
-    let ready = bench.driver.map(readback, MapMode::Read, 0, 16).unwrap();
+    let ready = bench
+        .driver
+        .map(At(readback, 0), MapMode::Read, 16)
+        .unwrap();
     assert_eq!((ready.outcome(), ready.serial()), (None, 6));
     bench.wait(&ready).unwrap();
     let look = &mut |bytes: &[u8]| {
         let words: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
         assert_eq!(words, [1, 2, 3, 4]);
     };
-    bench.driver.read_mapped(readback, 0, 16, look).unwrap();
+    bench.driver.read_mapped(At(readback, 0), 16, look).unwrap();
     bench.driver.unmap(readback);
     assert_eq!(bench.download(slab, 2), Ok(vec![0, 0]));
     assert_eq!(bench.sim.complaints(), [""; 0]);
@@ -96,17 +99,19 @@ fn a_mapping_is_ready_only_when_the_submissions_that_use_the_buffer_are_done() {
     let work = [copy(slab, 0, readback, 0, 8)];
     bench.driver.submit(&work, &[]).unwrap();
     bench.driver.submit(&[], &[]).unwrap();
-    let ready = bench.driver.map(readback, MapMode::Read, 0, 8).unwrap();
+    let ready = bench.driver.map(At(readback, 0), MapMode::Read, 8).unwrap();
     bench.driver.poll().unwrap();
     assert_eq!(ready.outcome(), None);
-    let early = bench.driver.read_mapped(readback, 0, 8, &mut |_| panic!());
+    let early = bench
+        .driver
+        .read_mapped(At(readback, 0), 8, &mut |_| panic!());
     assert!(matches!(early, Err(DriverError::Invalid(_))), "{early:?}");
     bench.sim.run(1);
     assert_eq!((ready.outcome(), bench.driver.completed()), (Some(true), 1));
 
     // For an unused buffer the mapping is ready at the next poll, and never inside `map`.
     let idle = bench.buffer(BufferKind::Upload, 8);
-    let ready = bench.driver.map(idle, MapMode::Write, 0, 8).unwrap();
+    let ready = bench.driver.map(At(idle, 0), MapMode::Write, 8).unwrap();
     assert_eq!((ready.outcome(), ready.serial()), (None, 0));
     bench.driver.poll().unwrap();
     assert_eq!((ready.outcome(), bench.driver.completed()), (Some(true), 1));
@@ -117,7 +122,7 @@ fn a_mapping_that_is_given_up_says_so() {
     let bench = stopped();
     for give_up in [Driver::unmap, Driver::destroy_buffer] {
         let upload = bench.buffer(BufferKind::Upload, 8);
-        let ready = bench.driver.map(upload, MapMode::Write, 0, 8).unwrap();
+        let ready = bench.driver.map(At(upload, 0), MapMode::Write, 8).unwrap();
         give_up(&bench.driver, upload);
         assert_eq!(ready.outcome(), Some(false));
         let waited = bench.wait(&ready);
@@ -185,7 +190,7 @@ fn what_was_destroyed_or_forgotten_still_serves_the_submissions_that_use_it() {
     bench.upload(bench.slab(8), &[9, 9]).unwrap();
     bench.map(readback, MapMode::Read, 8).unwrap();
     let look = &mut |bytes: &[u8]| assert_eq!((word(bytes), word(&bytes[4..])), (6, 7));
-    bench.driver.read_mapped(readback, 0, 8, look).unwrap();
+    bench.driver.read_mapped(At(readback, 0), 8, look).unwrap();
 }
 
 #[test]

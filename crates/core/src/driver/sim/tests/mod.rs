@@ -105,7 +105,7 @@ impl Bench {
     }
 
     pub(super) fn map(&self, buffer: BufferId, mode: MapMode, size: u64) -> DriverResult<()> {
-        self.wait(&self.driver.map(buffer, mode, 0, size)?)
+        self.wait(&self.driver.map(At(buffer, 0), mode, size)?)
     }
 
     /// Writes words to the start of a buffer.
@@ -115,7 +115,7 @@ impl Bench {
         let staging = self.try_buffer(BufferKind::Upload, size)?;
         let sent = (|| {
             self.map(staging, MapMode::Write, size)?;
-            let written = self.driver.write_mapped(staging, 0, &bytes);
+            let written = self.driver.write_mapped(At(staging, 0), &bytes);
             self.driver.unmap(staging);
             written?;
             self.driver.submit(&[copy(staging, 0, dst, 0, size)], &[])
@@ -133,7 +133,7 @@ impl Bench {
             let work = [copy(src, 0, staging, 0, size)];
             self.driver.submit(&work, &[])?;
             self.map(staging, MapMode::Read, size)?;
-            let read = self.driver.read_mapped(staging, 0, size, &mut |bytes| {
+            let read = self.driver.read_mapped(At(staging, 0), size, &mut |bytes| {
                 got = bytes.chunks_exact(4).map(word).collect();
             });
             self.driver.unmap(staging);

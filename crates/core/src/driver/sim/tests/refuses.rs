@@ -266,7 +266,7 @@ fn mappings_that_cannot_be() {
     ];
     for (words, (buffer, mode, offset, size)) in cases {
         check(words, |room| {
-            let mapped = room.bench.driver.map(buffer(room), mode, offset, size);
+            let mapped = room.bench.driver.map(At(buffer(room), offset), mode, size);
             mapped.map(drop)
         });
     }
@@ -284,12 +284,12 @@ fn what_the_host_has_is_not_the_devices_and_the_other_way_round() {
         let work = [copy(upload, 0, room.slab, 0, 4)];
         driver.submit(&work, &[]).map(drop)
     };
-    let again = || driver.map(upload, MapMode::Write, 0, 8).map(drop);
-    let write = |at, len| driver.write_mapped(upload, at, &vec![1; len]);
-    let read = |at, len| driver.read_mapped(upload, at, len, &mut |_| ());
+    let again = || driver.map(At(upload, 0), MapMode::Write, 8).map(drop);
+    let write = |at, len| driver.write_mapped(At(upload, at), &vec![1; len]);
+    let read = |at, len| driver.read_mapped(At(upload, at), len, &mut |_| ());
 
     refused("not mapped", write(16, 8));
-    let ready = driver.map(upload, MapMode::Write, 16, 24).unwrap();
+    let ready = driver.map(At(upload, 16), MapMode::Write, 24).unwrap();
     refused("not mapped", write(16, 8));
     refused("about to be", submit());
     refused("about to be", again());
@@ -322,14 +322,14 @@ fn slabs_can_be_mapped_where_the_device_says_so() {
     });
     let slab = bench.slab(16);
     bench.map(slab, MapMode::Write, 16).unwrap();
-    bench.driver.write_mapped(slab, 4, &[1; 4]).unwrap();
+    bench.driver.write_mapped(At(slab, 4), &[1; 4]).unwrap();
     bench.driver.unmap(slab);
     bench.map(slab, MapMode::Read, 16).unwrap();
     let look = &mut |bytes: &[u8]| {
         let words: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
         assert_eq!(words, [0, 0x0101_0101, 0, 0]);
     };
-    bench.driver.read_mapped(slab, 0, 16, look).unwrap();
+    bench.driver.read_mapped(At(slab, 0), 16, look).unwrap();
     bench.driver.unmap(slab);
     assert_eq!(bench.sim.complaints(), [""; 0]);
 }

@@ -71,7 +71,7 @@ fn ids_of_the_lost_device_name_nothing_on_the_new_one() {
     assert!(is_invalid(&bench.driver.create_bind_group(kernel, &ranges)));
     let unbound = bench.driver.create_bind_group(pipeline, &renewed);
     assert!(is_invalid(&unbound));
-    assert!(is_invalid(&bench.driver.map(x, MapMode::Read, 0, 8)));
+    assert!(is_invalid(&bench.driver.map(At(x, 0), MapMode::Read, 8)));
     // Releasing them is no mistake, and does not affect the new device.
     let refusals = bench.sim.complaints().len();
     bench.driver.unmap(x);
@@ -92,7 +92,7 @@ fn serials_go_on_and_what_the_lost_device_owed_has_failed() {
     bench.wait(&done.done).unwrap();
     let work = [copy(slab, 0, readback, 0, 8)];
     let owed = bench.driver.submit(&work, &[]).unwrap();
-    let mapped = bench.driver.map(readback, MapMode::Read, 0, 8).unwrap();
+    let mapped = bench.driver.map(At(readback, 0), MapMode::Read, 8).unwrap();
     assert_eq!((owed.serial, bench.driver.completed()), (2, 1));
     bench.driver.declare_lost("for this test");
     assert_eq!(bench.driver.completed(), 1);

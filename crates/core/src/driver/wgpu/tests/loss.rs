@@ -20,9 +20,9 @@ fn all_is_lost(driver: &WgpuDriver, slab: BufferId, pipeline: PipelineId, group:
     ))));
     assert!(is_lost(&block_on(driver.create_pipeline(kernel(ADD, &[])))));
     assert!(is_lost(&driver.create_bind_group(pipeline, &[binding])));
-    assert!(is_lost(&driver.map(slab, MapMode::Read, 0, 64)));
-    assert!(is_lost(&driver.write_mapped(slab, 0, &[0; 4])));
-    assert!(is_lost(&driver.read_mapped(slab, 0, 4, &mut |_| ())));
+    assert!(is_lost(&driver.map(At(slab, 0), MapMode::Read, 64)));
+    assert!(is_lost(&driver.write_mapped(At(slab, 0), &[0; 4])));
+    assert!(is_lost(&driver.read_mapped(At(slab, 0), 4, &mut |_| ())));
     assert!(is_lost(&driver.poll()));
     assert!(driver.lost().is_some());
     driver.unmap(slab);
@@ -53,7 +53,7 @@ fn a_destroyed_device_is_lost_at_the_next_call_whichever_it_is() {
             };
             is_lost(&driver.create_bind_group(pipeline, &[binding]))
         },
-        |driver, slab, _| is_lost(&driver.map(slab, MapMode::Read, 0, 64)),
+        |driver, slab, _| is_lost(&driver.map(At(slab, 0), MapMode::Read, 64)),
         |driver, _, _| is_lost(&driver.poll()),
     ];
     for (number, call) in calls.into_iter().enumerate() {
@@ -91,7 +91,7 @@ fn who_waits_for_a_lost_device_is_told() {
         let ops = [clear(slab, 0, 16 << 20), copy(slab, readback, 16 << 20)];
         let work = driver.submit(&ops, &[]).expect("a submission");
         let mapped = driver
-            .map(readback, MapMode::Read, 0, 64)
+            .map(At(readback, 0), MapMode::Read, 64)
             .expect("a mapping");
         if destroy {
             driver.opened().guard.device.destroy();

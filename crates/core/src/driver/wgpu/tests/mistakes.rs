@@ -110,14 +110,16 @@ fn a_mapped_buffer_in_a_submission_is_refused_until_it_is_unmapped() {
     let slab = driver.new_buffer(BufferKind::Slab, 64);
     let upload = driver.new_buffer(BufferKind::Upload, 64);
     let mapped = driver
-        .map(upload, MapMode::Write, 0, 64)
+        .map(At(upload, 0), MapMode::Write, 64)
         .expect("a mapping");
-    assert!(is_invalid(&driver.map(upload, MapMode::Write, 0, 64)));
+    assert!(is_invalid(&driver.map(At(upload, 0), MapMode::Write, 64)));
     assert!(is_invalid(&driver.submit(&[copy(upload, slab, 64)], &[])));
     block_on(driver.wait(&mapped)).expect("mapped");
     assert!(is_invalid(&driver.submit(&[copy(upload, slab, 64)], &[])));
-    driver.write_mapped(upload, 60, &[9; 4]).expect("written");
-    assert!(is_invalid(&driver.write_mapped(upload, 60, &[9; 5])));
+    driver
+        .write_mapped(At(upload, 60), &[9; 4])
+        .expect("written");
+    assert!(is_invalid(&driver.write_mapped(At(upload, 60), &[9; 5])));
     driver.unmap(upload);
     driver.unmap(upload);
     driver
@@ -137,12 +139,16 @@ fn mappings_that_cannot_be_are_refused() {
         (MapMode::Write, 0, 68),
         (MapMode::Write, u64::MAX, 8),
     ] {
-        let result = driver.map(upload, mode, offset, size);
+        let result = driver.map(At(upload, offset), mode, size);
         assert!(is_invalid(&result), "{mode:?} {offset} {size}");
     }
     let mut never = |_: &[u8]| panic!("it is not mapped");
-    assert!(is_invalid(&driver.read_mapped(upload, 0, 4, &mut never)));
-    assert!(is_invalid(&driver.write_mapped(upload, 0, &[0; 4])));
+    assert!(is_invalid(&driver.read_mapped(
+        At(upload, 0),
+        4,
+        &mut never
+    )));
+    assert!(is_invalid(&driver.write_mapped(At(upload, 0), &[0; 4])));
     driver.works();
 }
 
@@ -152,7 +158,7 @@ fn a_mapping_that_is_taken_back_ends_its_wait() {
     for take_back in [Driver::unmap, Driver::destroy_buffer] {
         let readback = driver.new_buffer(BufferKind::Readback, 64);
         let mapped = driver
-            .map(readback, MapMode::Read, 0, 64)
+            .map(At(readback, 0), MapMode::Read, 64)
             .expect("a mapping");
         take_back(&driver, readback);
         assert_eq!(mapped.outcome(), Some(false));

@@ -79,9 +79,9 @@ impl WgpuDriver {
     fn upload(&self, values: &[u32]) -> BufferId {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let upload = self.new_buffer(BufferKind::Upload, bytes.len() as u64);
-        let mapped = self.map(upload, MapMode::Write, 0, bytes.len() as u64);
+        let mapped = self.map(At(upload, 0), MapMode::Write, bytes.len() as u64);
         block_on(self.wait(&mapped.expect("a mapping"))).expect("mapped");
-        self.write_mapped(upload, 0, bytes).expect("written");
+        self.write_mapped(At(upload, 0), bytes).expect("written");
         self.unmap(upload);
         upload
     }
@@ -90,10 +90,10 @@ impl WgpuDriver {
         let size_bytes = 4 * count as u64;
         let readback = self.new_buffer(BufferKind::Readback, size_bytes);
         self.submit(&[copy(src, readback, size_bytes)], &[])?;
-        let mapped = self.map(readback, MapMode::Read, 0, size_bytes)?;
+        let mapped = self.map(At(readback, 0), MapMode::Read, size_bytes)?;
         block_on(self.wait(&mapped))?;
         let mut values = Vec::new();
-        self.read_mapped(readback, 0, size_bytes, &mut |bytes| {
+        self.read_mapped(At(readback, 0), size_bytes, &mut |bytes| {
             values = bytes.chunks_exact(4).map(read_u32).collect();
         })?;
         self.unmap(readback);

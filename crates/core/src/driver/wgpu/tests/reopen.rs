@@ -83,8 +83,8 @@ fn ids_of_the_lost_device_name_nothing_on_the_new_one() {
         assert!(is_invalid(
             &driver.create_bind_group(pipeline, &[binding(new)])
         ));
-        assert!(is_invalid(&driver.map(slab, MapMode::Read, 0, 64)));
-        assert!(is_invalid(&driver.write_mapped(slab, 0, &[0; 4])));
+        assert!(is_invalid(&driver.map(At(slab, 0), MapMode::Read, 64)));
+        assert!(is_invalid(&driver.write_mapped(At(slab, 0), &[0; 4])));
         assert!(driver.lend_buffer(slab).is_err());
         driver.unmap(slab);
         driver.destroy_bind_group(group);
@@ -107,7 +107,7 @@ fn serials_go_on_and_what_the_lost_device_owed_has_failed() {
         let work = [clear(slab, 0, 16 << 20), copy(slab, readback, 16 << 20)];
         let owed = driver.submit(&work, &[]).expect("a submission");
         let mapped = driver
-            .map(readback, MapMode::Read, 0, 64)
+            .map(At(readback, 0), MapMode::Read, 64)
             .expect("a mapping");
         lose(&driver, destroy);
         reopen(&driver).expect("a device");
@@ -213,10 +213,10 @@ fn pass(driver: &WgpuDriver) -> DriverResult<()> {
     let read = (|| {
         let readback = block_on(driver.create_buffer(BufferKind::Readback, 64, "pass"))?;
         driver.submit(&[clear(slab, 0, 64), copy(slab, readback, 64)], &[])?;
-        let mapped = driver.map(readback, MapMode::Read, 0, 64)?;
+        let mapped = driver.map(At(readback, 0), MapMode::Read, 64)?;
         block_on(driver.wait(&mapped))?;
         let mut sum = 1;
-        driver.read_mapped(readback, 0, 64, &mut |bytes| {
+        driver.read_mapped(At(readback, 0), 64, &mut |bytes| {
             sum = bytes.iter().map(|&byte| u32::from(byte)).sum();
         })?;
         assert_eq!(sum, 0);

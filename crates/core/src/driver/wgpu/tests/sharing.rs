@@ -27,7 +27,7 @@ fn the_apps_callbacks_never_hear_of_our_errors_and_hear_of_the_loss() {
     assert!(is_invalid(&block_on(
         driver.create_pipeline(kernel("nonsense", &[]))
     )));
-    assert!(is_invalid(&driver.map(upload, MapMode::Read, 0, 64)));
+    assert!(is_invalid(&driver.map(At(upload, 0), MapMode::Read, 64)));
     let wrong = Binding {
         buffer: upload,
         offset_bytes: 3,
@@ -103,7 +103,7 @@ fn commands_of_the_app_that_are_wrong_are_refused() {
     let slab = driver.new_buffer(BufferKind::Slab, 64);
     let upload = driver.new_buffer(BufferKind::Upload, 64);
     let mapped = driver
-        .map(upload, MapMode::Write, 0, 64)
+        .map(At(upload, 0), MapMode::Write, 64)
         .expect("a mapping");
     block_on(driver.wait(&mapped)).expect("mapped");
     let [from, to] = [upload, slab].map(|id| driver.lend_buffer(id).expect("a buffer"));

@@ -156,7 +156,7 @@ fn a_mapping_may_be_taken_back_while_another_thread_polls() {
             }
         });
         for round in 0..2000 {
-            let mapped = driver.map(upload, MapMode::Write, 0, 64);
+            let mapped = driver.map(At(upload, 0), MapMode::Write, 64);
             driver.unmap(upload);
             let result = driver.submit(&[copy(upload, slab, 64)], &[]);
             let result = result.and(mapped).map(|_| ());
@@ -175,15 +175,19 @@ fn slabs_are_mapped_where_host_and_device_share_memory() {
     }
     let slab = driver.new_buffer(BufferKind::Slab, 64);
     for mode in [MapMode::Write, MapMode::Read] {
-        let mapped = driver.map(slab, mode, 16, 16).expect("a mapping");
+        let mapped = driver.map(At(slab, 16), mode, 16).expect("a mapping");
         block_on(driver.wait(&mapped)).expect("mapped");
         if mode == MapMode::Write {
             // Neither end of the written range is aligned.
-            driver.write_mapped(slab, 17, &[1, 2, 3]).expect("written");
+            driver
+                .write_mapped(At(slab, 17), &[1, 2, 3])
+                .expect("written");
         } else {
             let mut seen = Vec::new();
             let mut look = |bytes: &[u8]| seen = bytes.to_vec();
-            driver.read_mapped(slab, 16, 8, &mut look).expect("read");
+            driver
+                .read_mapped(At(slab, 16), 8, &mut look)
+                .expect("read");
             assert_eq!(seen, [0, 1, 2, 3, 0, 0, 0, 0]);
         }
         driver.unmap(slab);
