@@ -26,6 +26,7 @@ const CRATES: [Layers; 3] = [
         leaves: &[
             ("units", &[]),
             ("debug", &[]),
+            ("finally", &[]),
             ("number_map", &[]),
             ("printable", &[]),
             ("excerpt", &["printable"]),

@@ -13,6 +13,7 @@ mod dtype;
 mod engine;
 mod error;
 mod excerpt;
+mod finally;
 mod gpu;
 #[doc(hidden)]
 pub mod internal;

@@ -4,7 +4,6 @@
 //! there is no room now. If it can never run, its results are poisoned.
 
 pub(super) mod answers;
-mod between;
 mod describe;
 mod encode;
 mod make_gear;
@@ -18,17 +17,15 @@ use std::sync::Arc;
 use super::direct;
 use super::kernel::Program;
 use super::pass::Pass;
-use super::reclaim;
-use super::reclaim::callbacks;
-use super::reclaim::compact;
-use super::reclaim::refuse;
-use super::reclaim::shrink;
+use super::queue::{Amid, Runs};
+use super::reclaim::{self, callbacks, compact, refuse, shrink};
 use super::restore;
 use super::shares::lending;
 use super::shares::limits::drain_to_ceilings;
 use super::state::caches::PipelineKey;
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
+use crate::finally::Finally;
 use crate::memory::{Heap, Storage};
 use crate::transfer::refusal;
 use step::Need;
@@ -46,6 +43,23 @@ impl Pass {
     /// As [`execute`](Self::execute), also commands of lower priorities than the caller's.
     pub(super) fn execute_all(&self) -> BoxFuture<'_, Result<()>> {
         self.execute_from(i8::MIN, false)
+    }
+
+    /// Runs the commands above this priority that wait for no lower ones, and submits them. What
+    /// was left behind before stays so.
+    pub(super) async fn execute_above(&self, above: i8, amid: Amid) -> Result<()> {
+        if self.diagnostics().is_some() {
+            make_gear::prepare_diagnose(self).await?;
+        }
+        let before = self.lock().queue.swap_runs(Runs {
+            least_priority: above.saturating_add(1),
+            amid: Some(amid),
+            ..Runs::all()
+        });
+        // What the pass found that must wait is no news, so this is no swap.
+        let _runs_as_before = Finally(|| self.lock().queue.runs = before);
+        self.run_steps().await?;
+        self.submit()
     }
 
     /// Runs commands of the queue up to a submission of some milliseconds, so that the caller may

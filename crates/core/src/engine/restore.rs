@@ -26,6 +26,7 @@ use super::state::cost::Stopwatch;
 use super::tiers::supply::{self, Supply};
 use crate::driver::{BoxFuture, DriverError, MapMode, Op};
 use crate::error::{Error, Result};
+use crate::finally::Finally;
 use crate::memory::{Copies, Heap, PendingRestore, Place, Storage, Tier};
 use crate::transfer::{Piece, Reading, Region, refusal};
 
@@ -44,26 +45,6 @@ impl Drop for RestoreGuard<'_> {
         if let Some(pending_restore) = self.1.take() {
             self.0.lock().memory.cancel_restore(pending_restore);
         }
-    }
-}
-
-/// Urgent commands run in the middle of a restore until this is dropped. Then the restore has its
-/// block again, unless they took it or have made it useless.
-struct Suspended<'a, 'b>(&'a mut RestoreGuard<'b>);
-
-impl<'a, 'b> Suspended<'a, 'b> {
-    fn new(storage: &Arc<Storage>, restore_guard: &'a mut RestoreGuard<'b>) -> Option<Self> {
-        let pending_restore = restore_guard.1.take()?;
-        let state = &mut *restore_guard.0.lock();
-        let restores = &mut state.suspended_restores;
-        restores.suspend(storage, pending_restore, &mut state.memory);
-        Some(Suspended(restore_guard))
-    }
-}
-
-impl Drop for Suspended<'_, '_> {
-    fn drop(&mut self) {
-        self.0.1 = self.0.0.lock().resume_restore();
     }
 }
 
@@ -295,16 +276,21 @@ fn fill_from_heap(state: &mut State, from: Place, to: Place, part: Range<u64>) {
     state.push_op(Op::Copy(from, to, size_bytes));
 }
 
-/// Lets urgent commands run between two parts of a restore. Returns whether there were any.
+/// Lets urgent commands run between two parts of a restore. Then it has its block again, unless
+/// they took it or have made it useless. Returns whether there were any.
 async fn give_way_amid(
     pass: &Pass,
     storage: &Arc<Storage>,
     restore_guard: &mut RestoreGuard<'_>,
 ) -> Result<bool> {
-    if !pass.is_outranked() {
+    let Some(pending_restore) = restore_guard.1.take_if(|_| pass.is_outranked()) else {
         return Ok(false);
+    };
+    {
+        let state = &mut *pass.lock();
+        (state.suspended_restores).suspend(storage, pending_restore, &mut state.memory);
     }
-    let _suspended = Suspended::new(storage, restore_guard);
+    let _resumed = Finally(|| restore_guard.1 = pass.lock().resume_restore());
     pass.give_way().await?;
     Ok(true)
 }

@@ -19,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::driver::{
     Account, At, BoxFuture, BufferId, Device, DriverError, DriverResult, MapMode, Op, Signal,
 };
+use crate::finally::Finally;
 use crate::units::MIB;
 use crate::waits::WaitsFor;
 
@@ -120,12 +121,10 @@ struct Growth {
     ended: Condvar,
 }
 
-/// Keeps other threads from creating a chunk until it is dropped.
-struct GrowthGuard<'a>(&'a Growth);
-
 impl Growth {
-    /// `None` if another thread was creating a chunk, once that thread has ended.
-    fn begin(&self) -> Option<GrowthGuard<'_>> {
+    /// Keeps other threads from creating a chunk until the result is dropped. `None` if another
+    /// thread was creating one, once that thread has ended.
+    fn begin(&self) -> Option<Finally<impl FnMut()>> {
         let mut is_locked = self.is_locked.lock();
         if *is_locked {
             self.ended
@@ -133,14 +132,10 @@ impl Growth {
             return None;
         }
         *is_locked = true;
-        Some(GrowthGuard(self))
-    }
-}
-
-impl Drop for GrowthGuard<'_> {
-    fn drop(&mut self) {
-        *self.0.is_locked.lock() = false;
-        self.0.ended.notify_all();
+        Some(Finally(|| {
+            *self.is_locked.lock() = false;
+            self.ended.notify_all();
+        }))
     }
 }
 

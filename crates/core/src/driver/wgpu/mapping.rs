@@ -10,6 +10,8 @@ use super::guard::Guard;
 #[cfg(not(target_arch = "wasm32"))]
 use super::guard::unscoped;
 use super::opened::Opened;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::finally::Finally;
 use crate::parallel::{PART_BYTES, share_out};
 
 /// wgpu gives views of ranges that start at a multiple of this.
@@ -128,7 +130,7 @@ impl Opened {
             Ok(signal) => signal,
             Err(error) => return Some(Err(error)),
         };
-        let ended = Ended(self, at.0);
+        let ended = Finally(|| self.end_mapping(at.0));
         let looked = self.guard.look(wgpu::PollType::Poll);
         let raw = match (looked, signal.outcome()) {
             (Err(error), _) => return Some(Err(error)),
@@ -186,17 +188,6 @@ impl Opened {
         let raw = entry.raw.clone();
         drop(tables);
         unmap(&self.guard, &raw, &signal);
-    }
-}
-
-/// Ends a mapping on drop, also when `look` panics.
-#[cfg(not(target_arch = "wasm32"))]
-struct Ended<'a>(&'a Opened, BufferId);
-
-#[cfg(not(target_arch = "wasm32"))]
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.end_mapping(self.1);
     }
 }
 

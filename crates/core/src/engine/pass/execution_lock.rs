@@ -25,6 +25,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::driver::{BoxFuture, MaybeSend};
+use crate::finally::Finally;
 
 /// Whether any pass of this program may have to wait.
 const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
@@ -253,15 +254,6 @@ impl Work {
     }
 }
 
-/// Waits for the result of the work until it is dropped.
-struct Owner(Arc<Work>);
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        self.0.has_owner.store(false, Ordering::Release);
-    }
-}
-
 impl ExecutionGuard {
     /// Runs `work`, which gets no handle of the lock, and releases the lock. If this is dropped,
     /// whoever wants the lock runs the work to its end. `None` if it panicked in another task.
@@ -271,16 +263,17 @@ impl ExecutionGuard {
     ) -> Option<T> {
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();
-        let owner = Owner(Arc::new(Work::new(Box::pin(async move {
+        let work = Arc::new(Work::new(Box::pin(async move {
             let done = work.await;
             *slot.lock() = Some(done);
-        }))));
+        })));
+        let _owner = Finally(|| work.has_owner.store(false, Ordering::Release));
         // From now on the end of the work unlocks.
         let lock = self.0.take()?;
-        lock.begin(owner.0.clone());
+        lock.begin(work.clone());
         poll_fn(|context| {
             lock.waiters.0.lock().waiting.add(context.waker());
-            let has_ended = owner.0.poll_to_end(&lock, context.waker());
+            let has_ended = work.poll_to_end(&lock, context.waker());
             let done = result.lock().take();
             match done.is_some() || has_ended {
                 true => Poll::Ready(done),

@@ -9,25 +9,17 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::queue::cmd::Cmd;
+use crate::finally::Finally;
 use crate::memory::ShareId;
 
-/// A lower limit comes. Until this is dropped, no value is dropped that could not be computed
-/// within it.
-pub(crate) struct LimitAheadGuard<'a>(&'a Engine);
-
-impl Drop for LimitAheadGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock().lineages.set_limit_ahead(None);
-    }
-}
-
 /// Computes the dropped values of a share, or of all, whose launches will not fit a limit of the
-/// slabs. A value that finds no room now stays dropped.
+/// slabs. A value that finds no room now stays dropped. Until the result is dropped, no other value
+/// is that could not be computed within the limit.
 pub(crate) async fn prepare(
     engine: &Arc<Engine>,
     limit_bytes: u64,
     share: Option<ShareId>,
-) -> LimitAheadGuard<'_> {
+) -> Finally<impl FnMut()> {
     let beyond = {
         let state = &mut *engine.lock();
         state.lineages.set_limit_ahead(Some(limit_bytes));
@@ -36,7 +28,7 @@ pub(crate) async fn prepare(
             false => Vec::new(),
         }
     };
-    let guard = LimitAheadGuard(engine);
+    let guard = Finally(|| engine.lock().lineages.set_limit_ahead(None));
     if !beyond.is_empty() {
         let work = move |pass: Pass| async move {
             for storage in beyond {
