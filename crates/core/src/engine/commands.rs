@@ -1,6 +1,7 @@
 //! Appending commands and starting passes: the calls of the other layers, in the order of the
 //! program.
 
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::kernel::{Launch, Methods, Role};
 use super::pass::Pass;
 use super::queue::cmd::Cmd;
 use super::queue::fusion::Fuse;
+use super::queue::staging_loss::StagingLoss;
 use super::read;
 use super::state::State;
 use super::upload;
@@ -61,27 +63,24 @@ impl Engine {
             };
             return Err(error.asked_by(by));
         }
-        let mut state = self.lock_to_append()?;
-        // Under the lock: a thread that sees the new version appends its reads after this command.
-        launch.bump_versions();
-        let is_recording = self.is_recording();
-        (state.queue.append_list(is_recording)).push_back(Cmd::Launch(launch));
-        self.after_append(state, is_recording);
-        Ok(())
+        let at = Location::caller();
+        self.append(|list, _| {
+            // A thread that sees the new version appends its reads after this command.
+            launch.bump_versions(at);
+            list.push_back(Cmd::Launch(launch));
+        })
     }
 
     /// Appends a clear of the whole storage to zero.
     pub fn clear(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<()> {
         self.check_may_write(storage)?;
         // Not by `push_one`: a short command would be moved at the size of a launch.
-        let mut state = self.lock_to_append()?;
-        let is_recording = self.is_recording();
-        (state.queue.append_list(is_recording)).push_back(Cmd::Clear {
-            dst: storage.clone(),
-            method: MadeFor::method_now(),
-        });
-        self.after_append(state, is_recording);
-        Ok(())
+        self.append(|list, _| {
+            list.push_back(Cmd::Clear {
+                dst: storage.clone(),
+                method: MadeFor::method_now(),
+            });
+        })
     }
 
     /// Runs all appended commands. Returns once they are submitted, before the device has run them.
@@ -124,31 +123,23 @@ impl Engine {
         self.wait_idle().await
     }
 
-    /// Appends commands that depend on the state at that moment, without any other between them.
-    pub(super) fn push_with<C: IntoIterator<Item = Cmd>>(
+    /// Appends commands, without any other between them. `add` runs under the lock, and also gets
+    /// the loss of staged bytes.
+    pub(super) fn append(
         self: &Arc<Self>,
-        make: impl FnOnce(&State) -> C,
+        add: impl FnOnce(&mut VecDeque<Cmd>, &StagingLoss),
     ) -> Result<()> {
-        let mut state = self.lock_to_append()?;
-        let cmds = make(&state);
+        self.check_lost()?;
+        let mut state = self.lock();
         let is_recording = self.is_recording();
-        state.queue.append_list(is_recording).extend(cmds);
+        let all = &mut *state;
+        add(all.queue.append_list(is_recording), &all.staging_loss);
         self.after_append(state, is_recording);
         Ok(())
     }
 
     pub(super) fn push_one(self: &Arc<Self>, cmd: Cmd) -> Result<()> {
-        let mut state = self.lock_to_append()?;
-        let is_recording = self.is_recording();
-        state.queue.append_list(is_recording).push_back(cmd);
-        self.after_append(state, is_recording);
-        Ok(())
-    }
-
-    /// Locks the state so that the caller can append commands.
-    fn lock_to_append(&self) -> Result<MutexGuard<'_, State>> {
-        self.check_lost()?;
-        Ok(self.lock())
+        self.append(|list, _| list.push_back(cmd))
     }
 
     /// Starts a pass if enough commands were appended. `is_recording`: this thread runs a
@@ -158,18 +149,13 @@ impl Engine {
         if is_recording {
             return;
         }
-        let State {
-            queue,
-            pace,
-            driver,
-            ..
-        } = &mut *state;
-        if !queue.is_time_to_run(|| driver.caps().begins_early() && pace.is_idle(driver)) {
-            return;
+        let all = &mut *state;
+        let may_begin = || all.driver.caps().begins_early() && all.pace.is_idle(&all.driver);
+        if all.queue.is_time_to_run(may_begin) {
+            let is_full = all.queue.is_full();
+            drop(state);
+            self.run_queue(is_full);
         }
-        let is_full = queue.is_full();
-        drop(state);
-        self.run_queue(is_full);
     }
 
     /// Runs the queue. A thread that fills the queue waits for it.

@@ -324,12 +324,11 @@ impl Launch {
         }
     }
 
-    /// Raises the version of each storage that the launch updates.
-    #[track_caller]
-    pub(super) fn bump_versions(&self) {
+    /// Raises the version of each storage that the launch updates, by this line of the app.
+    pub(super) fn bump_versions(&self, at: &'static Location<'static>) {
         for (index, arg) in self.args.iter().enumerate() {
             if self.program.role(index) == Role::Update {
-                arg.storage.bump_version(Some(Location::caller()));
+                arg.storage.bump_version(Some(at));
             }
         }
     }
@@ -346,17 +345,9 @@ impl Launch {
         let (args, ranges): (SmallVec<[Arg; 4]>, Ranges) = args.into_iter().unzip();
         debug_assert_eq!(args.len(), kernel.roles.len(), "{}", kernel.entry);
         debug_assert!(params.len() <= MAX_PARAMS_BYTES, "{}", kernel.entry);
-        Launch {
-            program: Program::Custom(kernel.clone()),
-            code,
-            args,
-            params: SmallVec::from_slice(params),
-            groups,
-            may_reuse: 0,
-            ranges,
-            work: 0,
-            methods: Methods::new(),
-        }
+        let program = Program::Custom(kernel.clone());
+        let launch = Launch::plain(program, code, args, params, groups);
+        Launch { ranges, ..launch }
     }
 
     /// A launch of a kernel of our crates.
@@ -370,11 +361,22 @@ impl Launch {
         let args: SmallVec<[Arg; 4]> = args.into_iter().collect();
         debug_assert_eq!(args.len(), kernel.operands.len(), "{}", kernel.name);
         debug_assert!(size_of::<P>() <= MAX_PARAMS_BYTES, "{}", kernel.name);
+        let (program, params) = (Program::Builtin(kernel), bytemuck::bytes_of(params));
+        Launch::plain(program, code, args, params, groups)
+    }
+
+    fn plain(
+        program: Program,
+        code: u64,
+        args: SmallVec<[Arg; 4]>,
+        params: &[u8],
+        groups: [u32; 3],
+    ) -> Self {
         Launch {
-            program: Program::Builtin(kernel),
+            program,
             code,
             args,
-            params: SmallVec::from_slice(bytemuck::bytes_of(params)),
+            params: SmallVec::from_slice(params),
             groups,
             may_reuse: 0,
             ranges: SmallVec::new(),

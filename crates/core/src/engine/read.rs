@@ -30,7 +30,7 @@ pub(super) fn begin_read(
         piece,
         by: engine.share().cloned(),
     };
-    engine.push_with(|_| pieces.into_iter().map(read))?;
+    engine.append(|list, _| list.extend(pieces.into_iter().map(read)))?;
     Ok(ReadingGuard::new(reading))
 }
 

@@ -177,14 +177,13 @@ fn push_staged(
     dst: &Arc<Storage>,
     staged: impl IntoIterator<Item = Cmd>,
 ) -> Result<()> {
-    engine.push_with(|state| {
-        // Under the lock: a thread that sees the new version appends its reads after these.
+    engine.append(|list, loss| {
+        // A thread that sees the new version appends its reads after these.
         dst.bump_version(None);
-        let loss = state.staging_loss.clone();
-        staged.into_iter().map(move |mut cmd| {
+        list.extend(staged.into_iter().map(|mut cmd| {
             loss.apply(&mut cmd);
             cmd
-        })
+        }));
     })
 }
 
