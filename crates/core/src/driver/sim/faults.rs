@@ -78,18 +78,18 @@ pub enum FaultKind {
     Lost,
 }
 
-/// A fault of the device.
+/// A fault of the device. A [`FileFault`](super::FileFault) has other sites and kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fault {
+pub struct Fault<S = Site, K = FaultKind> {
     /// The calls that the fault counts.
-    pub site: Site,
+    pub site: S,
     /// The first call that it strikes, counted from the moment when it was armed: 1 is the next
     /// call.
     pub nth: u64,
     /// The calls that it strikes after that.
     pub repeat: Repeat,
     /// Its effect on the call.
-    pub kind: FaultKind,
+    pub kind: K,
 }
 
 impl Fault {
@@ -123,28 +123,40 @@ impl Fault {
     pub const fn lose_at_call(nth: u64) -> Self {
         Fault::once(Site::AnyCall, nth, FaultKind::Lost)
     }
+}
 
-    fn counts(&self, site: Site) -> bool {
-        self.site == site || (self.site == Site::AnyCall && site != Site::MapDone)
+impl Site {
+    /// Whether a fault of this site counts a call.
+    pub(super) fn counts(self, call: Site) -> bool {
+        self == call || (self == Site::AnyCall && call != Site::MapDone)
     }
 }
 
 /// The armed faults, each with the number of calls that it has counted.
-#[derive(Debug, Default)]
-pub(super) struct FaultPlan {
-    armed: Vec<(Fault, u64)>,
+#[derive(Debug)]
+pub(super) struct FaultPlan<S = Site, K = FaultKind> {
+    armed: Vec<(Fault<S, K>, u64)>,
     chance: Chance,
 }
 
-impl FaultPlan {
-    pub(super) fn new(faults: &[Fault], seed: u64) -> Self {
+impl<S, K> Default for FaultPlan<S, K> {
+    fn default() -> Self {
+        FaultPlan {
+            armed: Vec::new(),
+            chance: Chance::default(),
+        }
+    }
+}
+
+impl<S: Copy, K: Copy> FaultPlan<S, K> {
+    pub(super) fn new(faults: &[Fault<S, K>], seed: u64) -> Self {
         FaultPlan {
             armed: faults.iter().map(|&fault| (fault, 0)).collect(),
             chance: Chance(seed),
         }
     }
 
-    pub(super) fn arm(&mut self, fault: Fault) {
+    pub(super) fn arm(&mut self, fault: Fault<S, K>) {
         self.armed.push((fault, 0));
     }
 
@@ -152,11 +164,12 @@ impl FaultPlan {
         self.armed.clear();
     }
 
-    /// Counts a call. Returns the effect of the first armed fault that strikes it, if one does.
-    pub(super) fn strike(&mut self, site: Site) -> Option<FaultKind> {
+    /// Counts a call for the faults of these sites. Returns the effect of the first one that
+    /// strikes it, if one does.
+    pub(super) fn strike(&mut self, counts: impl Fn(S) -> bool) -> Option<K> {
         let mut strikes = None;
         for (fault, seen) in &mut self.armed {
-            if !fault.counts(site) {
+            if !counts(fault.site) {
                 continue;
             }
             *seen += 1;
@@ -193,7 +206,7 @@ mod tests {
     fn check(fault: Fault, expected: &str) {
         let mut plan = FaultPlan::new(&[fault], 7);
         let got: String = (0..expected.len())
-            .map(|_| match plan.strike(Site::Submit) {
+            .map(|_| match plan.strike(|site| site.counts(Site::Submit)) {
                 Some(_) => 'x',
                 None => '.',
             })
@@ -221,7 +234,7 @@ mod tests {
             };
             let mut plan = FaultPlan::new(&[fault], seed);
             (0..400)
-                .map(|_| plan.strike(Site::Poll).is_some())
+                .map(|_| plan.strike(|site| site.counts(Site::Poll)).is_some())
                 .collect::<Vec<_>>()
         };
         let hits = strikes(1).into_iter().filter(|&hit| hit).count();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::faults::{Chance, Repeat};
+use super::faults::{Fault, FaultPlan};
 
 /// A call of the file system, for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,18 +55,7 @@ pub enum FileFaultKind {
 }
 
 /// A fault of the file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileFault {
-    /// The calls that the fault counts.
-    pub site: FileSite,
-    /// The first call that it strikes, counted from the moment when it was armed: 1 is the next
-    /// call.
-    pub nth: u64,
-    /// The calls that it strikes after that.
-    pub repeat: Repeat,
-    /// Its effect on the call.
-    pub kind: FileFaultKind,
-}
+pub type FileFault = Fault<FileSite, FileFaultKind>;
 
 /// The faults for the files of a [`Gpu`](crate::Gpu) over a simulated device: see
 /// [`SimHandle::files`](super::SimHandle::files). Clones are the same plan.
@@ -90,42 +79,33 @@ pub struct FileFault {
 /// assert_eq!(x.to_vec::<f32>()?, [7.0; 100]);
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FileFaults(Arc<Mutex<FileFaultPlan>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct FileFaultPlan {
-    armed: Vec<(FileFault, u64)>,
-    chance: Chance,
+    faults: FaultPlan<FileSite, FileFaultKind>,
     calls: [u64; SITES],
     struck: u64,
-}
-
-impl Default for FileFaults {
-    fn default() -> Self {
-        FileFaults::new(0)
-    }
 }
 
 impl FileFaults {
     /// An empty plan. Random faults use this seed.
     pub fn new(seed: u64) -> Self {
         FileFaults(Arc::new(Mutex::new(FileFaultPlan {
-            armed: Vec::new(),
-            chance: Chance(seed),
-            calls: [0; SITES],
-            struck: 0,
+            faults: FaultPlan::new(&[], seed),
+            ..FileFaultPlan::default()
         })))
     }
 
     /// Adds a fault, which counts calls from now on.
     pub fn arm(&self, fault: FileFault) {
-        self.with(|plan| plan.armed.push((fault, 0)));
+        self.with(|plan| plan.faults.arm(fault));
     }
 
     /// Removes all faults.
     pub fn disarm(&self) {
-        self.with(|plan| plan.armed.clear());
+        self.with(|plan| plan.faults.disarm());
     }
 
     /// The number of calls of this kind so far, failed ones included.
@@ -143,17 +123,8 @@ impl FileFaults {
         self.with(|plan| {
             plan.calls[site as usize] += 1;
             plan.calls[FileSite::AnyCall as usize] += 1;
-            let mut strikes = None;
-            for (fault, seen) in &mut plan.armed {
-                if fault.site != site && fault.site != FileSite::AnyCall {
-                    continue;
-                }
-                *seen += 1;
-                let since = seen.checked_sub(fault.nth.max(1));
-                if since.is_some_and(|since| fault.repeat.strikes(since, &mut plan.chance)) {
-                    strikes = strikes.or(Some(fault.kind));
-                }
-            }
+            let counts = |of| of == site || of == FileSite::AnyCall;
+            let strikes = plan.faults.strike(counts);
             plan.struck += u64::from(strikes.is_some());
             strikes
         })

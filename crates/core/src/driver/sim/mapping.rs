@@ -48,7 +48,7 @@ impl State {
             }
             let (mode, range, ready) = (*mode, range.clone(), ready.clone());
             self.counters.count(Site::MapDone);
-            let strike = self.faults.strike(Site::MapDone);
+            let strike = self.faults.strike(|of| of.counts(Site::MapDone));
             self.counters.faults += u64::from(strike.is_some());
             let (mapping, fate) = match strike {
                 None => (Mapping::Mapped { mode, range }, Fate::Happened),

@@ -120,7 +120,7 @@ impl State {
 
     /// Applies the fault that strikes a call, if one does.
     pub(super) fn suffer(&mut self, site: Site) -> DriverResult<()> {
-        let strike = self.faults.strike(site);
+        let strike = self.faults.strike(|of| of.counts(site));
         self.counters.faults += u64::from(strike.is_some());
         match strike {
             None => Ok(()),
