@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Kernel;
 use super::diagnose;
+use super::nesting::Declaration;
 use super::reflect::StorageBinding;
 use crate::buffer::{Buffer, words};
 use crate::dtype::DType;
@@ -148,16 +149,18 @@ impl<T: Bind + Clone> KernelCall<T> {
 
     /// Makes a new buffer of `size_bytes` for a `read_write` binding. It holds zeros until the
     /// kernel writes.
-    pub fn out(mut self, name: &str, size_bytes: u64) -> Self {
-        let given = Given::Output(size_bytes, None);
-        self.given.push((name.to_owned(), given));
-        self
+    pub fn out(self, name: &str, size_bytes: u64) -> Self {
+        self.out_of(name, size_bytes, None)
     }
 
     /// As [`out`](Self::out), with an element type.
     #[doc(hidden)]
-    pub fn out_typed(mut self, name: &str, size_bytes: u64, dtype: DType) -> Self {
-        let given = Given::Output(size_bytes, Some(dtype));
+    pub fn out_typed(self, name: &str, size_bytes: u64, dtype: DType) -> Self {
+        self.out_of(name, size_bytes, Some(dtype))
+    }
+
+    fn out_of(mut self, name: &str, size_bytes: u64, dtype: Option<DType>) -> Self {
+        let given = Given::Output(size_bytes, dtype);
         self.given.push((name.to_owned(), given));
         self
     }
@@ -274,9 +277,8 @@ impl<T: Bind + Clone> KernelCall<T> {
         Err(diagnose::error(&self.kernel.text.entry, message))
     }
 
-    fn refuse_at<R>(&self, operand: &StorageBinding, label: &str, message: String) -> Result<R> {
-        let text = &self.kernel.text;
-        let place = operand.at.name.clone();
+    fn refuse_at<R>(&self, at: &Declaration, label: &str, message: String) -> Result<R> {
+        let (text, place) = (&self.kernel.text, at.name.clone());
         Err(diagnose::error_at(
             &text.entry,
             &text.text,
@@ -304,8 +306,7 @@ impl<T: Bind + Clone> KernelCall<T> {
 
     fn check_names(&self) -> Result<()> {
         for (index, (name, _)) in self.given.iter().enumerate() {
-            let mut operands = self.operands().iter();
-            let Some(operand) = operands.find(|operand| operand.name == *name) else {
+            let Some(operand) = self.kernel.text.operand(name) else {
                 let uniform = self.kernel.text.params.as_ref();
                 let hint = match uniform.is_some_and(|params| params.name == *name) {
                     true => "; its value is given by `params`",
@@ -319,14 +320,14 @@ impl<T: Bind + Clone> KernelCall<T> {
             };
             if self.given[..index].iter().any(|(other, _)| other == name) {
                 let message = format!("`{name}` is bound twice");
-                return self.refuse_at(operand, "", message);
+                return self.refuse_at(&self.operands()[operand].at, "", message);
             }
         }
         for operand in self.operands() {
             if self.given(operand).is_none() {
                 let (name, all) = (&operand.name, self.bindings());
                 let message = format!("`{name}` is not bound; the bindings are {all}");
-                return self.refuse_at(operand, "not bound", message);
+                return self.refuse_at(&operand.at, "not bound", message);
             }
         }
         Ok(())
@@ -370,15 +371,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                     format!("{given} bytes of parameters, `{name}` takes {size}")
                 }
             };
-            let place = params.at.name.clone();
-            let label = format!("{size} bytes");
-            return Err(diagnose::error_at(
-                &text.entry,
-                &text.text,
-                place,
-                &label,
-                message,
-            ));
+            return self.refuse_at(&params.at, &format!("{size} bytes"), message);
         }
         bytes.resize(params.size_bytes as usize, 0);
         Ok(bytes)
@@ -388,10 +381,12 @@ impl<T: Bind + Clone> KernelCall<T> {
     #[track_caller]
     fn see(&self, operand: &StorageBinding, engine: &Handle<Engine>) -> Result<SeenOperand> {
         let name = &operand.name;
-        let (dtype, what) = match self.given(operand) {
-            Some(Given::Bound(bound)) => (bound.dtype(), bound.noun()),
-            Some(Given::Output(_, dtype)) => (*dtype, "the output"),
-            None => return self.refuse(format!("`{name}` is not bound")),
+        let Some(given) = self.given(operand) else {
+            return self.refuse(format!("`{name}` is not bound"));
+        };
+        let (dtype, what) = match given {
+            Given::Bound(bound) => (bound.dtype(), bound.noun()),
+            Given::Output(_, dtype) => (*dtype, "the output"),
         };
         // An operand without an element type has the declared one.
         let dtype = dtype.unwrap_or(operand.dtypes[0]);
@@ -401,17 +396,16 @@ impl<T: Bind + Clone> KernelCall<T> {
             let takes = takes.join(", ");
             let message =
                 format!("`{name}` is declared `{ty}`, which takes {takes}, but {what} is {dtype}");
-            return self.refuse_at(operand, &format!("not {dtype}"), message);
+            return self.refuse_at(&operand.at, &format!("not {dtype}"), message);
         }
-        let seen = match self.given(operand) {
-            Some(Given::Bound(bound)) => self.see_bound(engine, operand, bound, dtype)?,
-            Some(Given::Output(bytes, _)) => self.see_output(engine, operand, *bytes, dtype)?,
-            None => return self.refuse(format!("`{name}` is not bound")),
+        let seen = match given {
+            Given::Bound(bound) => self.see_bound(engine, operand, bound, dtype)?,
+            Given::Output(bytes, _) => self.see_output(engine, operand, *bytes, dtype)?,
         };
         let (has, least) = (seen.range.1, operand.least_bytes);
         if has < least {
             let message = format!("`{name}` takes {least} bytes at least, but {what} has {has}");
-            return self.refuse_at(operand, &format!("{least} bytes"), message);
+            return self.refuse_at(&operand.at, &format!("{least} bytes"), message);
         }
         let most = self.kernel.engine.caps().max_binding_bytes;
         if has > most {
@@ -439,7 +433,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                 "`{name}` is declared `read`, so it cannot be an output: bind something, or \
                  declare it `var<storage, read_write>`"
             );
-            return self.refuse_at(operand, "read", message);
+            return self.refuse_at(&operand.at, "read", message);
         }
         let buffer = Buffer::new(engine, size_bytes)?;
         Ok(SeenOperand::part(buffer, dtype))
@@ -474,7 +468,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         match operand.writes {
             true => {
                 let message = format!("`{}` is changed in place, but {reason}", operand.name);
-                self.refuse_at(operand, "read_write", message)
+                self.refuse_at(&operand.at, "read_write", message)
             }
             false => Ok(SeenOperand::part(bound.copied()?, dtype)),
         }
@@ -497,7 +491,7 @@ impl<T: Bind + Clone> KernelCall<T> {
                      `read_write`: bind a copy, or use one binding for both",
                     other.name, operand.name
                 );
-                return self.refuse_at(operand, "the same memory", message);
+                return self.refuse_at(&operand.at, "the same memory", message);
             }
             // An operand that starts inside a word has been copied already.
             let copy = &seen[second];
@@ -545,11 +539,7 @@ impl<T: Bind + Clone> KernelCall<T> {
     fn outputs(&self, seen: &[SeenOperand]) -> Vec<Buffer> {
         let mut outputs = Vec::new();
         for (name, given) in &self.given {
-            let index = self
-                .operands()
-                .iter()
-                .position(|operand| operand.name == *name);
-            if let (Given::Output(..), Some(index)) = (given, index) {
+            if let (Given::Output(..), Some(index)) = (given, self.kernel.text.operand(name)) {
                 outputs.push(seen[index].buffer.clone());
             }
         }

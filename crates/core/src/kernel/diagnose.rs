@@ -17,15 +17,16 @@ pub(super) fn error(kernel: &str, message: impl Into<String>) -> Error {
     error_with(kernel, message.into(), String::new())
 }
 
-/// An error about a place in the kernel's text.
+/// An error about a place in the kernel's text, if it is known.
 pub(super) fn error_at(
     kernel: &str,
     text: &str,
-    place: Range<usize>,
+    place: impl Into<Option<Range<usize>>>,
     label: &str,
     message: impl Into<String>,
 ) -> Error {
-    error_with(kernel, message.into(), excerpt(text, place, label))
+    let excerpt = place.into().map(|place| excerpt(text, place, label));
+    error_with(kernel, message.into(), excerpt.unwrap_or_default())
 }
 
 fn error_with(kernel: &str, message: String, excerpt: String) -> Error {

@@ -236,8 +236,8 @@ impl Kernel {
     /// Whether this binding is declared `read_write`.
     #[doc(hidden)]
     pub fn writes(&self, name: &str) -> bool {
-        let mut operands = self.text.operands.iter();
-        operands.any(|operand| operand.writes && operand.name == name)
+        let index = self.text.operand(name);
+        index.is_some_and(|index| self.text.operands[index].writes)
     }
 
     #[doc(hidden)]

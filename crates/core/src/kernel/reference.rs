@@ -20,7 +20,7 @@ pub struct CustomReferenceCall<'a> {
 impl CustomReferenceCall<'_> {
     /// The elements of a binding; empty for an unknown name.
     pub fn read<T: Element>(&self, name: &str) -> Vec<T> {
-        match self.index(name) {
+        match self.text.operand(name) {
             Some(index) => {
                 let bytes = &self.bindings[index];
                 let canary = (self.with_canary >> index & 1) as usize * CANARY_BYTES as usize;
@@ -33,7 +33,7 @@ impl CustomReferenceCall<'_> {
     /// Writes elements to the beginning of a binding. Elements beyond its end are dropped;
     /// [`Diagnostics::canaries`](crate::diagnostics::Diagnostics::canaries) reports them.
     pub fn write<T: Element>(&mut self, name: &str, elements: &[T]) {
-        let index = self.index(name);
+        let index = self.text.operand(name);
         if let Some(binding) = index.and_then(|index| self.bindings.get_mut(index)) {
             for (to, from) in binding.iter_mut().zip(T::bytes_of(elements)) {
                 *to = *from;
@@ -44,11 +44,6 @@ impl CustomReferenceCall<'_> {
     /// The bytes of the parameters.
     pub fn params(&self) -> &[u8] {
         self.params
-    }
-
-    fn index(&self, name: &str) -> Option<usize> {
-        let mut operands = self.text.operands.iter();
-        operands.position(|operand| operand.name == name)
     }
 }
 

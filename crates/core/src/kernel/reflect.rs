@@ -76,17 +76,20 @@ pub(super) struct Params {
 }
 
 impl Reflection {
+    /// The index of the storage binding of this name.
+    pub(super) fn operand(&self, name: &str) -> Option<usize> {
+        let mut operands = self.operands.iter();
+        operands.position(|operand| operand.name == name)
+    }
+
     /// Parses, validates and reflects a text.
     pub(super) fn new(text: &str, entry: Option<&str>, caps: &Caps) -> Result<Reflection> {
         let known = entry.unwrap_or(UNKNOWN);
         if text.len() > MOST_TEXT_BYTES {
-            return Err(diagnose::error(
-                known,
-                format!(
-                    "the text has {} bytes, at most {MOST_TEXT_BYTES} are allowed",
-                    text.len()
-                ),
-            ));
+            let bytes = text.len();
+            let message =
+                format!("the text has {bytes} bytes, at most {MOST_TEXT_BYTES} are allowed");
+            return Err(diagnose::error(known, message));
         }
         let tokens = tokens::tokens(text);
         nesting::check_depth(text, &tokens)
@@ -126,16 +129,12 @@ pub(super) fn check(
         for note in error.notes() {
             message.push_str(&format!("; {note}"));
         }
-        let place = error.labels().next();
-        match place.and_then(|(span, label)| Some((span.to_range()?, label))) {
-            Some((place, label)) => diagnose::error_at(kernel, text, place, label, message),
-            None => diagnose::error(kernel, message),
-        }
+        let (span, label) = error.labels().next().unzip();
+        let place = span.and_then(|span| span.to_range());
+        diagnose::error_at(kernel, text, place, label.unwrap_or_default(), message)
     })?;
-    effort::check(&module).map_err(|(place, reason)| match place {
-        Some(place) => diagnose::error_at(kernel, text, place, "", reason),
-        None => diagnose::error(kernel, reason),
-    })?;
+    effort::check(&module)
+        .map_err(|(place, reason)| diagnose::error_at(kernel, text, place, "", reason))?;
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     match validator.validate(&module) {
         Ok(info) => Ok((module, info)),
@@ -148,10 +147,7 @@ pub(super) fn check(
             }
             // The last span is the innermost.
             let place = error.spans().filter_map(|(span, _)| span.to_range()).last();
-            Err(match place {
-                Some(place) => diagnose::error_at(kernel, text, place, "", message),
-                None => diagnose::error(kernel, message),
-            })
+            Err(diagnose::error_at(kernel, text, place, "", message))
         }
     }
 }
@@ -280,11 +276,8 @@ impl<'a> Reader<'a> {
         if let Some((handle, constant)) = self.module.overrides.iter().next() {
             let place = self.module.overrides.get_span(handle).to_range();
             let name = constant.name.as_deref().unwrap_or_default();
-            return self.refuse(
-                place.unwrap_or_default(),
-                "",
-                format!("override constants are not supported: make `{name}` a `const`"),
-            );
+            let message = format!("override constants are not supported: make `{name}` a `const`");
+            return self.refuse(place.unwrap_or_default(), "", message);
         }
         let size = self.module.entry_points[self.index].workgroup_size;
         let invocations = size.iter().map(|&size| u64::from(size)).product::<u64>();
@@ -293,14 +286,11 @@ impl<'a> Reader<'a> {
         });
         let place = place.map_or(0..0, |index| self.tokens[index].range());
         if invocations > caps.max_invocations.into() {
-            return self.refuse(
-                place,
-                "",
-                format!(
-                    "a workgroup of {size:?} has {invocations} invocations, this device takes {}",
-                    caps.max_invocations
-                ),
+            let message = format!(
+                "a workgroup of {size:?} has {invocations} invocations, this device takes {}",
+                caps.max_invocations
             );
+            return self.refuse(place, "", message);
         }
         let shared = self
             .used()
@@ -309,14 +299,9 @@ impl<'a> Reader<'a> {
             .map(|(_, variable)| self.size_bytes(variable.ty).next_multiple_of(16))
             .sum();
         if shared > caps.max_workgroup_bytes.into() {
-            return self.refuse(
-                place,
-                "",
-                format!(
-                    "{shared} bytes of workgroup variables, this device has {}",
-                    caps.max_workgroup_bytes
-                ),
-            );
+            let most = caps.max_workgroup_bytes;
+            let message = format!("{shared} bytes of workgroup variables, this device has {most}");
+            return self.refuse(place, "", message);
         }
         Ok(())
     }
@@ -364,17 +349,16 @@ impl<'a> Reader<'a> {
                 let message = format!("the declaration of `{name}` is not understood");
                 return self.refuse(span, "", message);
             };
-            let is_known = match variable.space {
+            match variable.space {
                 AddressSpace::Private | AddressSpace::WorkGroup => continue,
-                AddressSpace::Storage { .. } | AddressSpace::Uniform => true,
-                _ => false,
-            };
-            if !is_known {
-                let message = format!(
-                    "`{name}` is neither a storage buffer nor a uniform: textures, samplers and \
-                     immediates cannot be bound"
-                );
-                return self.refuse(at.name, "", message);
+                AddressSpace::Storage { .. } | AddressSpace::Uniform => {}
+                _ => {
+                    let message = format!(
+                        "`{name}` is neither a storage buffer nor a uniform: textures, samplers \
+                         and immediates cannot be bound"
+                    );
+                    return self.refuse(at.name, "", message);
+                }
             }
             if let Some(place) = variable.binding.as_ref().filter(|place| place.group != 0) {
                 let message = format!("`{name}` is in group {}: use group 0", place.group);
