@@ -134,6 +134,31 @@ impl Draft {
         (self.blocks).sort_unstable_by_key(|block| (Reverse(block.size), block.offset));
     }
 
+    /// Lists the blocks of a slab that is to be emptied, sorted. `false` if one cannot leave,
+    /// because it is pinned or larger than `most` granules.
+    pub(super) fn list_blocks(&mut self, query: &Query<'_>, victim: &Candidate, most: u64) -> bool {
+        let carver = &query.pools.carver;
+        self.blocks.clear();
+        let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
+        for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
+            if node.size().0 > most || !(query.movable)(query.handle(index)) {
+                return false;
+            }
+            self.blocks.push(LiveBlock::new((index, node)));
+        }
+        self.sort_blocks();
+        true
+    }
+
+    /// The slabs into which the steps from the index `first` on move blocks must stay.
+    pub(super) fn note_receivers(&mut self, first: usize) {
+        for step in &self.steps[first..] {
+            if let Step::Move { to, .. } = step {
+                self.fates[to.slab().index as usize] = Fate::Receives;
+            }
+        }
+    }
+
     /// Takes a hole for a block in a slab that stays, other than `source`. The slab has the block's
     /// own class, or any class if the query allows it. Adds the step.
     pub(super) fn place_elsewhere(

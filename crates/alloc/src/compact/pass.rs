@@ -5,7 +5,6 @@
 
 use super::draft::{Candidate, Draft, Fate, LiveBlock};
 use super::query::{MOST_NODES, Query};
-use super::step::Step;
 use crate::Pools;
 use crate::config::ZONES;
 
@@ -58,28 +57,12 @@ impl Draft {
             if candidate >= reach.from[victim.zone as usize] {
                 self.room.leave_out(victim.index);
             }
-            if self.may_drain(query, &victim) {
+            // A block that is larger than a slice can never leave.
+            if self.list_blocks(query, &victim, most) {
                 tried += 1;
                 left -= self.drain(query, &victim, left, &mut reach);
             }
         }
-    }
-
-    /// Lists the blocks of a slab. `false` if a block can never leave, because it is pinned or
-    /// larger than a slice.
-    fn may_drain(&mut self, query: &Query<'_>, victim: &Candidate) -> bool {
-        let carver = &query.pools.carver;
-        let most = granules(query, query.limit_bytes);
-        self.blocks.clear();
-        let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
-        for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
-            if node.size().0 > most || !(query.movable)(query.handle(index)) {
-                return false;
-            }
-            self.blocks.push(LiveBlock::new((index, node)));
-        }
-        self.sort_blocks();
-        true
     }
 
     /// Moves up to `most` granules of the listed blocks, if all of them have room elsewhere.
@@ -111,11 +94,7 @@ impl Draft {
                 }
             }
         }
-        for step in &self.steps[first..] {
-            if let Step::Move { to, .. } = step {
-                self.fates[to.slab().index as usize] = Fate::Receives;
-            }
-        }
+        self.note_receivers(first);
         moved
     }
 

@@ -84,10 +84,8 @@ impl Pools {
         let mut growth = self.growth(size_bytes)?;
         planner.draft.steps.clear();
         let empty_limit_bytes = self.empty_limit_bytes(growth.class, size_bytes);
-        if self
-            .carver
-            .has_hole(growth.class.zone(), size_bytes, empty_limit_bytes)
-        {
+        let own = growth.class.zone();
+        if (self.carver).has_hole(own, size_bytes, empty_limit_bytes) {
             return Ok(&planner.draft.steps);
         }
         // A program that releases and creates slabs again and again takes any hole: see the policy.

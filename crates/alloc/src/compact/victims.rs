@@ -76,15 +76,9 @@ impl Draft {
         if query.pools.granted_bytes() > most_after_bytes {
             return None;
         }
-        self.blocks.clear();
-        let nodes = carver.indexed_nodes_of(carver.slabs[victim.index].first);
-        for (index, node) in nodes.filter(|(_, node)| node.is_live()) {
-            if !(query.movable)(query.handle(index)) {
-                return None;
-            }
-            self.blocks.push(LiveBlock::new((index, node)));
+        if !self.list_blocks(query, victim, u64::MAX) {
+            return None;
         }
-        self.sort_blocks();
         let (mark, steps) = (self.room.mark(), self.steps.len());
         let (mut stranded, mut new_bytes) = (0, 0);
         for block in 0..self.blocks.len() {
@@ -102,11 +96,7 @@ impl Draft {
         }
         self.blocks.truncate(stranded);
         self.create_for_stranded(query);
-        for step in &self.steps[steps..] {
-            if let Step::Move { to, .. } = step {
-                self.fates[to.slab().index as usize] = Fate::Receives;
-            }
-        }
+        self.note_receivers(steps);
         self.fates[victim.index as usize] = Fate::Leaves;
         self.steps
             .push(Step::Release(carver.slabs.id(victim.index)));
