@@ -75,24 +75,22 @@ impl Diagnostics {
     /// Turns all checks on.
     #[must_use]
     pub const fn all() -> Self {
-        Diagnostics {
-            canaries: true,
-            poison: true,
-            unwritten: true,
-            leaks: true,
-            non_finite: true,
-        }
+        Self::each(true)
     }
 
     /// Turns all checks off.
     #[must_use]
     pub const fn none() -> Self {
+        Self::each(false)
+    }
+
+    const fn each(is_on: bool) -> Self {
         Diagnostics {
-            canaries: false,
-            poison: false,
-            unwritten: false,
-            leaks: false,
-            non_finite: false,
+            canaries: is_on,
+            poison: is_on,
+            unwritten: is_on,
+            leaks: is_on,
+            non_finite: is_on,
         }
     }
 
@@ -326,15 +324,12 @@ impl fmt::Display for Finding {
 
 impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Leak {
-            made_at,
-            storages,
-            bytes,
-        } = self;
-        let tensors = if *storages == 1 { "tensor" } else { "tensors" };
+        let (storages, bytes) = (self.storages, self.bytes);
+        let tensors = if storages == 1 { "tensor" } else { "tensors" };
         write!(
             f,
-            "{storages} {tensors} of {bytes} bytes alive, made at {made_at}."
+            "{storages} {tensors} of {bytes} bytes alive, made at {}.",
+            self.made_at
         )
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::kernel::{Launch, Program};
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::queue::picking::{MOST_WORDS_BYTES, Picking, Rows, Words};
 use crate::engine::state::State;
-use crate::transfer::{Piece, Reading};
+use crate::transfer::Reading;
 
 /// The most bytes of rows that one launch may pick, because they wait in the host's memory.
 const MOST_BYTES: u64 = 4 << 20;
@@ -71,12 +71,8 @@ pub(super) fn read_words(state: &mut State, words: Words) {
         let mut words = into.lock();
         words.extend_from_slice(bytes);
     };
-    let Piece {
-        offset_bytes,
-        size_bytes,
-    } = words.piece;
-    let (reading, pieces) =
-        Reading::new(offset_bytes, size_bytes, MOST_WORDS_BYTES, Box::new(sink));
+    let (start, size_bytes) = (words.piece.offset_bytes, words.piece.size_bytes);
+    let (reading, pieces) = Reading::new(start, size_bytes, MOST_WORDS_BYTES, Box::new(sink));
     reading.await_now();
     // The read is for the launch, whose priority it has.
     let result = words.result.upgrade();

@@ -8,9 +8,15 @@
 //! Every binding is an array of words or of vec4s of words. The accessors bit-cast operands on the
 //! way in and out, which costs nothing. So operands of one part may even differ in type.
 
-mod access;
+/// Appends a line.
+macro_rules! line {
+    ($out:expr, $($text:tt)*) => {{
+        // Writing to a String cannot fail.
+        let _ = std::fmt::Write::write_fmt($out, format_args!("{}\n", format_args!($($text)*)));
+    }};
+}
 
-use std::fmt::Write;
+mod access;
 
 use super::{MAX_OPERANDS, Operand, Role, Variant};
 use crate::driver::BindingAccess;
@@ -323,52 +329,44 @@ fn declare_part(
     let (bound_name, [load, store]) = unit.bound(target.wide_words);
     let windows = u64::from(layout.windows[part]);
     for window in 0..windows {
-        line(
+        line!(
             out,
-            format_args!(
-                "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound_name}>;"
-            ),
+            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound_name}>;"
         );
         *binding += 1;
     }
     let units = target.window_bytes / unit.bytes();
     // An `if` for each window, side by side, and one return. FXC treats many returns as deep
     // nesting and fails. SwiftShader took 24 GB for a text with 32 such loads.
-    line(
-        out,
-        format_args!("fn b{part}_load(u: u32) -> {unit_name} {{"),
-    );
+    line!(out, "fn b{part}_load(u: u32) -> {unit_name} {{");
     if windows > 1 {
-        line(out, format_args!("  var v = {unit_name}();"));
+        line!(out, "  var v = {unit_name}();");
     }
     for window in 0..windows {
         let index = offset("u", window * units);
         let value = format_args!("{load}(b{part}_{window}[{index}])");
         match condition(window, windows, units) {
-            Some(here) => line(out, format_args!("  if ({here}) {{ v = {value}; }}")),
-            None => line(out, format_args!("  return {value};")),
+            Some(here) => line!(out, "  if ({here}) {{ v = {value}; }}"),
+            None => line!(out, "  return {value};"),
         }
     }
     if windows > 1 {
-        line(out, format_args!("  return v;"));
+        line!(out, "  return v;");
     }
-    line(out, format_args!("}}"));
+    line!(out, "}}");
     if !stores {
         return;
     }
-    line(
-        out,
-        format_args!("fn b{part}_store(u: u32, v: {unit_name}) {{"),
-    );
+    line!(out, "fn b{part}_store(u: u32, v: {unit_name}) {{");
     for window in 0..windows {
         let index = offset("u", window * units);
         let store = format_args!("b{part}_{window}[{index}] = {store}(v);");
         match condition(window, windows, units) {
-            Some(here) => line(out, format_args!("  if ({here}) {{ {store} }}")),
-            None => line(out, format_args!("  {store}")),
+            Some(here) => line!(out, "  if ({here}) {{ {store} }}"),
+            None => line!(out, "  {store}"),
         }
     }
-    line(out, format_args!("}}"));
+    line!(out, "}}");
 }
 
 /// Whether the unit `u` is in a window of `units` units. `None` if there is only one.
@@ -380,11 +378,6 @@ fn condition(window: u64, windows: u64, units: u64) -> Option<String> {
         (true, true) => Some(format!("u - {start}u < {units}u")),
         (true, false) => Some(format!("u >= {start}u")),
     }
-}
-
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "{text}");
 }
 
 fn offset(name: &str, by: u64) -> String {

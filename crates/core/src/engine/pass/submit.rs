@@ -103,13 +103,9 @@ impl Pass {
             for storage in batch.restored() {
                 state.memory.undo_restore(&storage, &cause);
             }
-            let State {
-                refused_changes,
-                memory,
-                ..
-            } = &mut *state;
-            refused_changes.keep(std::mem::take(&mut batch.changes), memory);
-            diagnose::not_answered(&mut state);
+            let (state, changes) = (&mut *state, std::mem::take(&mut batch.changes));
+            state.refused_changes.keep(changes, &mut state.memory);
+            diagnose::not_answered(state);
         }
         // The next use of a chunk finds out if it could not be mapped again.
         let _ = self.uploads.sweep();
@@ -146,13 +142,8 @@ impl Pass {
             return Ok(());
         }
         let submission = self.driver.submit(&ops, &[], 0.0)?;
-        let mut state = self.lock();
-        let State {
-            refused_changes,
-            memory,
-            ..
-        } = &mut *state;
-        refused_changes.submitted(memory, submission.serial);
+        let state = &mut *self.lock();
+        (state.refused_changes).submitted(&mut state.memory, submission.serial);
         state.submitted(submission, &[]);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The accessors of an operand: they read and write elements in words of any width.
 
-use super::{Unit, calls, line};
+use super::{Unit, calls};
 use crate::dtype::DType;
 use crate::engine::kernel::{Operand, Role};
 
@@ -16,10 +16,7 @@ pub(super) fn declare_operand(
     let (name, kind) = (operand.name, dtype.wgsl());
     if calls(text, name, "get") {
         let body = get(part, dtype, unit);
-        line(
-            out,
-            format_args!("fn {name}_get(i: u32) -> {kind} {{ {body} }}"),
-        );
+        line!(out, "fn {name}_get(i: u32) -> {kind} {{ {body} }}");
     }
     let reads_vec8s = calls(text, name, "get8");
     if reads_vec8s {
@@ -31,17 +28,11 @@ pub(super) fn declare_operand(
             ),
             _ => format!("return mat2x4<f32>({name}_get4(i), {name}_get4(i + 4u));"),
         };
-        line(
-            out,
-            format_args!("fn {name}_get8(i: u32) -> mat2x4<f32> {{ {body} }}"),
-        );
+        line!(out, "fn {name}_get8(i: u32) -> mat2x4<f32> {{ {body} }}");
     }
     if reads_vec8s || calls(text, name, "get4") {
         let body = get4(part, dtype, unit);
-        line(
-            out,
-            format_args!("fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}"),
-        );
+        line!(out, "fn {name}_get4(i: u32) -> vec4<{kind}> {{ {body} }}");
     }
     let writes_vec8s = operand.role != Role::Read && calls(text, name, "put8");
     if writes_vec8s {
@@ -52,26 +43,18 @@ pub(super) fn declare_operand(
             ),
             _ => format!("{name}_put4(i, v[0]); {name}_put4(i + 4u, v[1]);"),
         };
-        line(
-            out,
-            format_args!("fn {name}_put8(i: u32, v: mat2x4<f32>) {{ {body} }}"),
-        );
+        line!(out, "fn {name}_put8(i: u32, v: mat2x4<f32>) {{ {body} }}");
     }
     let writes_vec4s = operand.role != Role::Read && calls(text, name, "put4");
     if writes_vec4s || writes_vec8s && unit != Unit::Vec8 {
         let body = put4(part, dtype, unit);
-        line(
-            out,
-            format_args!("fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}"),
-        );
+        line!(out, "fn {name}_put4(i: u32, v: vec4<{kind}>) {{ {body} }}");
     }
     if operand.role != Role::Read && calls(text, name, "put") {
         debug_assert!(dtype.size_bytes() == 4 && unit == Unit::Word, "{name}_put");
-        line(
+        line!(
             out,
-            format_args!(
-                "fn {name}_put(i: u32, v: {kind}) {{ b{part}_store(i, bitcast<u32>(v)); }}"
-            ),
+            "fn {name}_put(i: u32, v: {kind}) {{ b{part}_store(i, bitcast<u32>(v)); }}"
         );
     }
 }
