@@ -4,11 +4,10 @@
 //! dropped.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
+use std::{fmt, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 

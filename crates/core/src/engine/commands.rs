@@ -7,8 +7,6 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::block_on;
-use super::direct;
 use super::handle::Engine;
 use super::kernel::fused::Fused;
 use super::kernel::{Launch, Methods, Role};
@@ -16,9 +14,8 @@ use super::pass::Pass;
 use super::queue::cmd::Cmd;
 use super::queue::fusion::Fuse;
 use super::queue::staging_loss::StagingLoss;
-use super::read;
 use super::state::State;
-use super::upload;
+use super::{block_on, direct, read, upload};
 use crate::driver::BoxFuture;
 use crate::error::{Error, Result};
 use crate::memory::{MadeFor, Storage};
@@ -368,9 +365,7 @@ impl Engine {
         }))
     }
 
-    /// Shows bytes of a storage in place, after all earlier commands. The execution lock is held
-    /// meanwhile. `false` if that is impossible: then `look` was not called, and the caller must
-    /// read.
+    /// Shows bytes of a storage in place: see [`direct::show_in_place`].
     #[cfg(not(target_arch = "wasm32"))]
     #[track_caller]
     pub(crate) fn show_in_place(

@@ -15,16 +15,16 @@ use super::limits::outside::{Callback, Polled, PressureGuard};
 use super::limits::watermarks::Calls;
 use super::limits::watermarks::{Watched, WatermarkCallback, WatermarkGuard};
 use super::pass::Pass;
-use super::pins::Pinned;
+use super::pins::{self, Pinned};
 use super::queue::cmd::Cmd;
 use super::reclaim::refuse::HOLDERS_NAMED;
 use super::reclaim::{compact, evict_one, limits_in_force, reserve, retire, shrink};
 use super::restore::{limit_ahead, rematerialize};
 use super::shares::limits::hold_drain;
-use super::shares::{lending, promises};
+use super::shares::{self, lending, promises};
 use super::state::rematerializers::Rematerializer;
 use super::tiers::arrivals;
-use super::{block_on, diagnose, heap, pins, recovery, shares};
+use super::{block_on, diagnose, heap, recovery};
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 #[cfg(feature = "metrics")]
@@ -431,7 +431,7 @@ impl Engine {
         let lock = Pass::lock(self).await?;
         self.check_lost()?;
         // Only a holder of the execution lock replaces a device.
-        if self.driver.ledger().epoch() != pinned.epoch() {
+        if self.driver.ledger().epoch() != pinned.epoch {
             let reason = "it was replaced while the app recorded its commands".into();
             return Err(Error::DeviceLost { reason });
         }

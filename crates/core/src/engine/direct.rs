@@ -6,13 +6,12 @@
 
 use std::sync::Arc;
 
-use super::block_on;
 use super::handle::Engine;
 use super::mapped::Mapped;
 use super::pass::Pass;
 use super::queue::cmd::Cmd;
-use super::reclaim;
 use super::state::State;
+use super::{block_on, reclaim};
 use crate::driver::{At, DriverResult, MapMode};
 use crate::error::Result;
 use crate::memory::{Place, Storage};

@@ -237,18 +237,22 @@ impl Drop for DryRunGuard {
     }
 }
 
-/// The dry runs of this thread, one after the other, the outermost first. No borrow is held while
-/// `visit` runs: it may call functions of the app.
-fn each_run(mut visit: impl FnMut(&Run)) {
+/// Replaces `own` by its fake in each dry run of this thread, the outermost first. No borrow is
+/// held while `fake` runs: it may call functions of the app.
+fn faked<T>(own: &Arc<T>, fake: impl Fn(&Run, &Arc<T>) -> Option<Arc<T>>) -> Here<'_, T> {
+    let mut here = Here::Own(own);
     let run = |index: usize| {
         let run = RUNS.try_with(|runs| runs.borrow().get(index).cloned());
         run.ok().flatten()
     };
     let mut index = 0;
     while let Some(run) = run(index) {
-        visit(&run);
+        if let Some(fake) = fake(&run, &here) {
+            here = Here::Fake(fake);
+        }
         index += 1;
     }
+    here
 }
 
 /// Is there any dry run, on any thread?
@@ -260,25 +264,18 @@ pub(super) fn is_any() -> bool {
 impl Faked for Engine {
     #[cold]
     fn fake_here(own: &Arc<Self>) -> Here<'_, Self> {
-        let mut here = Here::Own(own);
-        each_run(|run| {
-            if here.is_same_device(&run.real) {
-                here = Here::Fake(run.dry.of_share(own.share().cloned()));
-            }
-        });
-        here
+        let share = || own.share().cloned();
+        faked(own, |run, here| {
+            (here.is_same_device(&run.real)).then(|| run.dry.of_share(share()))
+        })
     }
 }
 
 impl Faked for Storage {
     #[cold]
     fn fake_here(own: &Arc<Self>) -> Here<'_, Self> {
-        let mut here = Here::Own(own);
-        each_run(|run| {
-            if here.belongs_to(run.real.dead_list()) {
-                here = Here::Fake(run.fake(&here));
-            }
-        });
-        here
+        faked(own, |run, here| {
+            (here.belongs_to(run.real.dead_list())).then(|| run.fake(here))
+        })
     }
 }

@@ -14,15 +14,14 @@ mod step;
 
 use std::sync::Arc;
 
-use super::direct;
 use super::kernel::Program;
 use super::pass::Pass;
 use super::queue::{Amid, Runs};
 use super::reclaim::{self, callbacks, compact, refuse, shrink};
-use super::restore;
 use super::shares::lending;
 use super::shares::limits::drain_to_ceilings;
 use super::state::caches::PipelineKey;
+use super::{direct, restore};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
 use crate::finally::Finally;

@@ -410,7 +410,7 @@ impl Engine {
             let (rematerializers, copies, _cleanings) = {
                 let mut state = self.lock();
                 state.free_dead();
-                let rematerializers = state.rematerializers.take_dropped();
+                let rematerializers = std::mem::take(&mut state.rematerializers.dropped);
                 let mut cleanings = state.cleanings.take_dead();
                 cleanings.extend(state.demotions.take_dead());
                 let cleaned_bytes: u64 = cleanings.iter().map(Cleaning::moved_bytes).sum();

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::pass::Pass;
 use super::queue::cmd::Cmd;
 use super::reclaim::apart::{self, Operands};
-use super::reclaim::refuse;
-use super::reclaim::shrink;
+use super::reclaim::{refuse, shrink};
 use super::restore;
 use super::shares::promises::check_pins;
 use crate::error::{Error, Result};
@@ -20,14 +19,7 @@ pub(crate) struct Pinned {
     /// The places, in the order of the storages.
     pub(crate) places: Vec<Place>,
     /// The epoch of the device that has the places.
-    epoch: u64,
-}
-
-impl Pinned {
-    /// The epoch of the device that has the places.
-    pub(super) fn epoch(&self) -> u64 {
-        self.epoch
-    }
+    pub(super) epoch: u64,
 }
 
 impl Drop for Pinned {

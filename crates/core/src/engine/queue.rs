@@ -59,7 +59,7 @@ pub(super) struct Queue {
     /// The priority of the command that was last at the head.
     pub(super) head_priority: i8,
     /// The commands that the running rematerializer has appended.
-    recorded: VecDeque<Cmd>,
+    pub(super) recorded: VecDeque<Cmd>,
     /// The length of the queue at which an idle device gets work.
     early_commands: usize,
 }
@@ -190,11 +190,6 @@ impl Queue {
         let mut are_steps = are_steps.into_iter();
         let steps = self.take_out(|_| are_steps.next() == Some(true));
         steps.unwrap_or_default()
-    }
-
-    /// Takes the commands that a rematerializer appended.
-    pub(super) fn take_recorded(&mut self) -> VecDeque<Cmd> {
-        std::mem::take(&mut self.recorded)
     }
 
     /// The next command.

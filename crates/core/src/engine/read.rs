@@ -9,8 +9,7 @@ use super::pass::Pass;
 use super::queue::cmd::Cmd;
 use crate::error::{Error, Result};
 use crate::memory::Storage;
-use crate::transfer::ReadingGuard;
-use crate::transfer::{Piece, Reading, Sink, refusal};
+use crate::transfer::{Piece, Reading, ReadingGuard, Sink, refusal};
 
 /// Appends a read of `whole` in pieces.
 pub(super) fn begin_read(

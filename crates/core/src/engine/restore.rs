@@ -19,8 +19,7 @@ use std::sync::Arc;
 
 use super::mapped::Mapped;
 use super::pass::Pass;
-use super::reclaim;
-use super::reclaim::refuse;
+use super::reclaim::{self, refuse};
 use super::state::State;
 use super::state::cost::Stopwatch;
 use super::tiers::supply::{self, Supply};
@@ -235,7 +234,7 @@ async fn fill(
     // Where the host has a heap, the cost of its tier is that of copies in the queue.
     let is_told = tier != Tier::Host || !pass.caps().host_heap;
     if let Some(time) = watch.spent().filter(|_| is_told) {
-        let time = time + supply.hidden_time();
+        let time = time + supply.hidden;
         (pass.lock().costs).note(tier, len_bytes, time);
     }
     Ok(())
@@ -307,15 +306,12 @@ async fn fill_in_place(
     let mapping = Mapped::begin(pass, MapMode::Write, place.at(part.start), size_bytes);
     let _mapped = mapping.await.map_err(refused)?;
     let mut at = part.start;
-    while at < part.end {
-        let done = watch.time(|| {
-            let piece = supply.piece(at, part.end - at)?;
-            let written = pass.driver.write_mapped(place.at(at), piece);
-            written.map(|()| piece.len() as u64).map_err(refused)
-        });
-        at += done?;
-    }
-    Ok(())
+    let write = |piece: &[u8]| {
+        let to = place.at(at);
+        at += piece.len() as u64;
+        pass.driver.write_mapped(to, piece).map_err(refused)
+    };
+    watch.time(|| supply.each(part, write))
 }
 
 /// Copies the first of `bytes` into the staging of restores. Returns the region and the number of
@@ -375,29 +371,22 @@ pub(super) async fn read_evicted(
         return Ok(());
     };
     let mut supply = Supply::new(pass, storage, &copies);
-    let (mut at, end) = (piece.offset_bytes, piece.offset_bytes + piece.size_bytes);
-    let mut bytes = Vec::new();
-    while at < end {
-        match supply.piece(at, end - at) {
-            Ok(piece) => {
-                bytes.extend_from_slice(piece);
-                at += piece.len() as u64;
+    let (start, mut bytes) = (piece.offset_bytes, Vec::new());
+    let supplied = supply.each(start..start + piece.size_bytes, |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    });
+    match supplied {
+        Ok(()) => reading.deliver(&bytes),
+        Err(error) => {
+            if gave_up_copy(pass, storage, &error)
+                && pass.lock().memory.slots.poison_of(storage).is_none()
+            {
+                // The read is still at the head of the queue, and the next step takes another copy.
+                return Ok(());
             }
-            Err(error) => {
-                if gave_up_copy(pass, storage, &error)
-                    && pass.lock().memory.slots.poison_of(storage).is_none()
-                {
-                    // The read is still at the head of the queue, and the next step takes another
-                    // copy.
-                    return Ok(());
-                }
-                reading.fail(error);
-                break;
-            }
+            reading.fail(error);
         }
-    }
-    if at == end {
-        reading.deliver(&bytes);
     }
     let mut state = pass.lock();
     state.memory.slots.used(storage);

@@ -212,13 +212,8 @@ async fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> 
         return Ok(());
     };
     let mut to = destination(pass, storage, tier)?;
-    let (mut at, len_bytes) = (0, storage.len_bytes());
     let mut supply = Supply::mapping(pass, storage, &copies).await?;
-    while at < len_bytes {
-        let piece = supply.piece(at, len_bytes - at)?;
-        to.take(piece)?;
-        at += piece.len() as u64;
-    }
+    supply.each(0..storage.len_bytes(), |piece| to.take(piece))?;
     drop(supply);
     let mut moved = Copies::default();
     to.finish(&mut moved)?;

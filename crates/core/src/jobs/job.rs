@@ -6,8 +6,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::Jobs;
 use super::plan::{Plan, Reason};
-use crate::engine::shares;
-use crate::engine::shares::Unmet;
+use crate::engine::shares::{self, Unmet};
 use crate::error::Error;
 use crate::memory::{ShareOptions, share_error};
 use crate::printable::printable;

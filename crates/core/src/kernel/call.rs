@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use super::Kernel;
-use super::diagnose;
 use super::nesting::Declaration;
 use super::reflect::StorageBinding;
+use super::{Kernel, diagnose};
 use crate::buffer::{Buffer, words};
 use crate::dtype::DType;
 use crate::engine::kernel::{Arg, Launch};

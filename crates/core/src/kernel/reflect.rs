@@ -12,10 +12,9 @@ use naga::{
     StorageAccess, Type, TypeInner,
 };
 
-use super::diagnose;
-use super::effort;
 use super::nesting::{self, Declaration};
 use super::tokens::{self, MOST_TEXT_BYTES, Token};
+use super::{diagnose, effort};
 use crate::driver::Caps;
 use crate::dtype::DType;
 use crate::engine::kernel::{MAX_OPERANDS, MAX_PARAMS_BYTES};

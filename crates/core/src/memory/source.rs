@@ -1,11 +1,10 @@
 //! Sources: where a buffer's bytes can be read again, so that no copy has to be kept.
 
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use parking_lot::ReentrantMutex;
 

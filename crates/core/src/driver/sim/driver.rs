@@ -196,7 +196,7 @@ impl Driver for SimDriver {
     fn submit(&self, ops: &[Op], params: &[u8]) -> DriverResult<Submission> {
         self.device.with(|state| {
             state.enter(Site::Submit)?;
-            let mut steps = state.empty_steps();
+            let mut steps = state.spare_steps.pop().unwrap_or_default();
             state.allow(state.resolve(ops, params, &mut steps))?;
             state.counters.submissions += 1;
             state.digest.note((Site::Submit, ops, params));

@@ -75,7 +75,7 @@ pub(super) struct State {
     pending: VecDeque<Pending>,
     /// Empty lists of steps, to be filled again. A new one for each submission would let the
     /// system's allocator merge what it keeps of small sizes, so all others would pay for it.
-    spare_steps: Vec<Vec<Step>>,
+    pub(super) spare_steps: Vec<Vec<Step>>,
     /// The buffers with a requested mapping, in the order of the requests.
     pub(super) wanted: Vec<BufferId>,
     /// The number of polls and submissions.
@@ -171,11 +171,6 @@ impl State {
     /// Refuses what broke a rule.
     pub(super) fn allow(&mut self, checked: Result<(), String>) -> DriverResult<()> {
         checked.map_err(|why| self.refuse(why))
-    }
-
-    /// An empty list for the steps of a submission.
-    pub(super) fn empty_steps(&mut self) -> Vec<Step> {
-        self.spare_steps.pop().unwrap_or_default()
     }
 
     /// Keeps a list of steps, if few are kept.

@@ -3,8 +3,7 @@
 use super::describe;
 use crate::driver::{Account, At, DriverError, DriverResult};
 use crate::engine::Diagnostics;
-use crate::engine::diagnose;
-use crate::engine::diagnose::{Gear, Look, PARAMS_BYTES, PATTERN_BYTES};
+use crate::engine::diagnose::{self, Gear, Look, PARAMS_BYTES, PATTERN_BYTES};
 use crate::engine::pass::Pass;
 use crate::error::{Error, Result};
 use crate::memory::PATTERN;

@@ -11,9 +11,8 @@ use super::pick;
 use crate::engine::kernel::RowsNamed;
 use crate::engine::pass::Pass;
 use crate::engine::queue::picking::{Picking, Rows};
-use crate::engine::read;
-use crate::engine::restore;
 use crate::engine::tiers::supply::{self, Supply};
+use crate::engine::{read, restore};
 use crate::error::Result;
 use crate::memory::Storage;
 

@@ -6,8 +6,7 @@ use crate::engine::handle::Engine;
 use crate::engine::read;
 use crate::error::Result;
 use crate::memory::Storage;
-use crate::transfer::ReadingGuard;
-use crate::transfer::{Piece, Sink, refusal};
+use crate::transfer::{Piece, ReadingGuard, Sink, refusal};
 
 /// A read that was appended to the queue.
 #[derive(Debug)]

@@ -107,7 +107,7 @@ pub(super) fn rematerialize(
     };
     let made = made.unwrap_or_else(|_| Err(refused("the rematerializer panicked".into())));
     let mut state = pass.lock();
-    let recorded = state.queue.take_recorded();
+    let recorded = std::mem::take(&mut state.queue.recorded);
     match made {
         Ok(from) if from.size_bytes() == storage.size_bytes() => {
             let before = begin(&mut state, storage, from);

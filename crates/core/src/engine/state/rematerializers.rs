@@ -32,7 +32,7 @@ pub(crate) struct Rematerializers {
     lineages: usize,
     /// Rematerializers whose storages are gone. They hold values of the app, so they must be
     /// dropped outside the lock.
-    dropped: Vec<Rematerializer>,
+    pub(crate) dropped: Vec<Rematerializer>,
 }
 
 impl Rematerializers {
@@ -68,10 +68,5 @@ impl Rematerializers {
     /// Did the app register functions?
     pub(crate) fn has_functions(&self) -> bool {
         self.by_id.len() > self.lineages
-    }
-
-    /// Takes the removed rematerializers.
-    pub(crate) fn take_dropped(&mut self) -> Vec<Rematerializer> {
-        std::mem::take(&mut self.dropped)
     }
 }

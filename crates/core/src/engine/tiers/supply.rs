@@ -1,6 +1,6 @@
 //! Supplies the bytes of an evicted storage: from the host's memory, a store, the disk or a source.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use crate::driver::{DriverError, MapMode};
@@ -10,8 +10,7 @@ use crate::engine::mapped::Mapped;
 use crate::engine::pass::Pass;
 use crate::engine::state::cost::Stopwatch;
 use crate::error::{Error, Result};
-use crate::memory::Tier;
-use crate::memory::{Copies, HostCopy, Place, Source, Storage, Tag};
+use crate::memory::{Copies, HostCopy, Place, Source, Storage, Tag, Tier};
 use crate::transfer::{SpillBlock, StoreReader, refusal};
 use crate::units::MIB;
 use crate::waits::{self, WaitsFor};
@@ -31,7 +30,7 @@ pub(crate) struct Supply<'a> {
     /// The last piece that a thread has read ahead, and where it begins.
     ahead: Option<(u64, Vec<u8>)>,
     /// The time of such reads for which nobody waited.
-    hidden: Duration,
+    pub(crate) hidden: Duration,
     /// The engine's scratch buffer, borrowed until this is dropped. Its old contents do not matter.
     scratch: Vec<u8>,
 }
@@ -91,11 +90,6 @@ impl<'a> Supply<'a> {
         self.copies.tier()
     }
 
-    /// The time for which a thread has read ahead, while nobody waited.
-    pub(crate) fn hidden_time(&self) -> Duration {
-        self.hidden
-    }
-
     /// A part of the scratch buffer, with any contents.
     fn room(&mut self, size_bytes: u64) -> &mut [u8] {
         let size = size_bytes as usize;
@@ -103,6 +97,21 @@ impl<'a> Supply<'a> {
             self.scratch.resize(size, 0);
         }
         &mut self.scratch[..size]
+    }
+
+    /// Passes the bytes of a range to `take`, piece by piece.
+    pub(crate) fn each(
+        &mut self,
+        range: Range<u64>,
+        mut take: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let piece = self.piece(at, range.end - at)?;
+            at += piece.len() as u64;
+            take(piece)?;
+        }
+        Ok(())
     }
 
     /// The bytes from an offset on: at least one, at most `most_bytes`.

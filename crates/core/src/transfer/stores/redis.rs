@@ -9,10 +9,9 @@
 
 mod resp;
 
-use std::fmt;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
