@@ -84,7 +84,6 @@ struct Books {
     /// The part of it that lasts. The system may allow more now than later.
     lasting_bytes: u64,
     said_staging_bytes: Option<u64>,
-    /// The number of times that a new limit was below the bytes in use.
     times_lowered: u64,
     learned: LearnedLimit,
     /// The lowest of all limits.

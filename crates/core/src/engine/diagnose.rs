@@ -93,7 +93,6 @@ pub(super) struct Diagnose {
     suspects: Vec<String>,
     /// Whether no look was missed since the last check of everything began.
     is_all_seen: bool,
-    /// The reason of the first missed look that the app has not learned of.
     missed: Option<String>,
     watch: Watch,
 }

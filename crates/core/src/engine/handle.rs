@@ -51,9 +51,7 @@ pub struct EngineCore {
     limits: Mutex<Limits>,
     pub(super) outside: Outside,
     pub(super) watermarks: WatermarkListeners,
-    /// Whether this is the engine of a dry run, which has no values.
     is_dry: bool,
-    /// The diagnostics that the app asked for.
     wanted: Option<Diagnostics>,
     findings: Findings,
     /// Those who wait for the execution lock.

@@ -86,7 +86,6 @@ pub(crate) struct Shares {
     entries: ByShare<Entry>,
     /// The number of the last share; numbers never repeat.
     last: u32,
-    /// The share of the newest command.
     running: ShareId,
     lending: Option<Lending>,
     /// A promise copies this table, and not the labels.

@@ -124,7 +124,6 @@ pub struct Storage {
     advice: AtomicU8,
     /// The type of the elements for snapshots, as [`dtype`](Self::dtype) reads it; 0 for bytes.
     dtype: AtomicU8,
-    /// May commands of other shares read it?
     is_lent: AtomicBool,
     /// Whether it has a name. Few storages do, and locking the name costs more than this check.
     is_named: AtomicBool,

@@ -9,7 +9,6 @@ use crate::memory::{HoleChoice, Storage};
 pub(crate) struct Head {
     /// The storages that the engine has placed for the command.
     placed: Vec<Weak<Storage>>,
-    /// The holes that the operands may use.
     fit: HoleChoice,
     /// While slabs drain to a lower limit, the operands of the command may be evicted too.
     may_evict_operands: bool,

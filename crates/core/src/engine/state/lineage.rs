@@ -26,7 +26,6 @@ const MOST_DEPTH: u8 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Lineages {
     by_slot: Vec<Option<Made>>,
-    /// The limit that the budget, or a share's ceiling, will have soon.
     limit_ahead_bytes: Option<u64>,
 }
 
