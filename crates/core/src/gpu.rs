@@ -324,9 +324,6 @@ impl Gpu {
 
     /// As [`finish`](Gpu::finish), as a future. Natively it blocks the thread that polls it, as
     /// [`open_async`](Gpu::open_async) says.
-    ///
-    /// # Errors
-    /// As [`flush`](Gpu::flush).
     pub async fn finish_async(&self) -> Result<()> {
         self.engine.here().finish().await
     }

@@ -39,6 +39,9 @@ pub(crate) const NOT_SHARED: &str = "the device is simulated and has no wgpu buf
 /// A function of the app that records commands.
 pub(crate) type RecordApp<'a> = Box<dyn FnOnce() -> Vec<wgpu::CommandBuffer> + 'a>;
 
+/// A function that is shown bytes of a mapped buffer.
+pub(crate) type ShowTo<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// A device.
 pub(crate) trait Driver: MaybeShared + fmt::Debug {
     /// What it can do; the same for its whole life.
@@ -105,8 +108,7 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     fn write_mapped(&self, at: At, bytes: &[u8]) -> DriverResult<()>;
 
     /// Passes a mapped range (offset a multiple of 8, size of 4) to `look`.
-    fn read_mapped(&self, at: At, size_bytes: u64, look: &mut dyn FnMut(&[u8]))
-    -> DriverResult<()>;
+    fn read_mapped(&self, at: At, size_bytes: u64, look: ShowTo<'_>) -> DriverResult<()>;
 
     /// [`map`](Driver::map), [`wait`](Driver::wait), [`write_mapped`](Driver::write_mapped) and
     /// [`unmap`](Driver::unmap) in one step, for a buffer that no submission uses. The offset of
@@ -117,12 +119,7 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
     }
 
     /// As [`write_now`](Driver::write_now), with [`read_mapped`](Driver::read_mapped).
-    fn read_now(
-        &self,
-        _at: At,
-        _size_bytes: u64,
-        _look: &mut dyn FnMut(&[u8]),
-    ) -> Option<DriverResult<()>> {
+    fn read_now(&self, _at: At, _size_bytes: u64, _look: ShowTo<'_>) -> Option<DriverResult<()>> {
         None
     }
 

@@ -75,17 +75,12 @@ mod vulkan {
     pub(super) fn of_heaps(heaps: impl Iterator<Item = Heap>) -> Option<OsBudget> {
         let local = heaps.filter(|heap| heap.is_local && heap.size_bytes > 0);
         let heap = local.max_by_key(|heap| heap.size_bytes)?;
-        Some(match heap.counted {
-            Some((budget_bytes, used_bytes)) if budget_bytes > 0 => OsBudget {
-                budget_bytes: budget_bytes.min(heap.size_bytes),
-                used_bytes,
-                is_static: false,
-            },
-            _ => OsBudget {
-                budget_bytes: heap.size_bytes,
-                used_bytes: 0,
-                is_static: true,
-            },
+        let counted = heap.counted.filter(|(budget_bytes, _)| *budget_bytes > 0);
+        let (budget_bytes, used_bytes) = counted.unwrap_or((heap.size_bytes, 0));
+        Some(OsBudget {
+            budget_bytes: budget_bytes.min(heap.size_bytes),
+            used_bytes,
+            is_static: counted.is_none(),
         })
     }
 

@@ -364,19 +364,6 @@ impl Engine {
             read::finish_read(&engine, &src, &wanted).await
         }))
     }
-
-    /// Shows bytes of a storage in place: see [`direct::show_in_place`].
-    #[cfg(not(target_arch = "wasm32"))]
-    #[track_caller]
-    pub(crate) fn show_in_place(
-        self: &Arc<Self>,
-        src: &Arc<Storage>,
-        piece: Piece,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> Result<bool> {
-        self.check_has_values()?;
-        direct::show_in_place(self, src, piece, look)
-    }
 }
 
 /// The next bytes of a storage that is filled in order, from offset 0 on. Nothing else may use the

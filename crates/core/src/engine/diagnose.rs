@@ -80,6 +80,7 @@ struct Asked {
 }
 
 /// The state of the diagnostics.
+#[derive(Default)]
 pub(super) struct Diagnose {
     pub(super) wants: Diagnostics,
     /// The device resources of the diagnostics, once they exist.
@@ -102,14 +103,8 @@ impl Diagnose {
         wants.looks().then(|| {
             Box::new(Diagnose {
                 wants,
-                gear: None,
-                asked: Vec::new(),
-                submitted: 0,
-                used: 0,
-                suspects: Vec::new(),
                 is_all_seen: true,
-                missed: None,
-                watch: Watch::default(),
+                ..Diagnose::default()
             })
         })
     }

@@ -75,49 +75,54 @@ pub(super) fn upload_in_place(
     Ok(written.is_ok())
 }
 
-/// Shows bytes of a storage in place, after all earlier commands. The execution lock is held
-/// meanwhile. `false` if that is impossible: then `look` was not called, and the caller must read.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn show_in_place(
-    engine: &Arc<Engine>,
-    src: &Arc<Storage>,
-    piece: Piece,
-    look: &mut dyn FnMut(&[u8]),
-) -> Result<bool> {
-    if !engine.caps().maps_slabs || engine.diagnostics().is_some() || engine.is_inside() {
-        return Ok(false);
-    }
-    engine.check_lost()?;
-    let Some(pass) = &Pass::try_begin(engine) else {
-        return Ok(false);
-    };
-    let is_settled = engine.lock().has_nothing_to_do();
-    if !is_settled {
-        block_on("a read", pass.execute_for(std::slice::from_ref(src), &[]))?;
-        engine.error_of(src)?;
-    }
-    let (place, is_idle) = {
-        let mut state = engine.lock();
-        let place = state.memory.slots.find(src);
-        let is_settled = state.batch.is_empty() && !state.is_unsettled();
-        let place = place.filter(|_| is_settled && state.memory.slots.in_slab(src));
-        let Some(place) = place else {
+impl Engine {
+    /// Shows bytes of a storage in place, after all earlier commands. The execution lock is held
+    /// meanwhile. `false` if that is impossible: then `look` was not called, and the caller must
+    /// read.
+    #[track_caller]
+    pub(crate) fn show_in_place(
+        self: &Arc<Self>,
+        src: &Arc<Storage>,
+        piece: Piece,
+        look: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        self.check_has_values()?;
+        if !self.caps().maps_slabs || self.diagnostics().is_some() || self.is_inside() {
+            return Ok(false);
+        }
+        self.check_lost()?;
+        let Some(pass) = &Pass::try_begin(self) else {
             return Ok(false);
         };
-        state.memory.slots.used(src);
-        state.memory.was_read(src, piece.size_bytes);
-        let is_idle = state.memory.slabs.idle(place, engine.driver.completed());
-        (place, is_idle == Some(true))
-    };
-    if !is_idle {
-        block_on("a read", engine.wait_idle())?;
+        let is_settled = self.lock().has_nothing_to_do();
+        if !is_settled {
+            block_on("a read", pass.execute_for(std::slice::from_ref(src), &[]))?;
+            self.error_of(src)?;
+        }
+        let (place, is_idle) = {
+            let mut state = self.lock();
+            let place = state.memory.slots.find(src);
+            let is_settled = state.batch.is_empty() && !state.is_unsettled();
+            let place = place.filter(|_| is_settled && state.memory.slots.in_slab(src));
+            let Some(place) = place else {
+                return Ok(false);
+            };
+            state.memory.slots.used(src);
+            state.memory.was_read(src, piece.size_bytes);
+            let is_idle = state.memory.slabs.idle(place, self.driver.completed());
+            (place, is_idle == Some(true))
+        };
+        if !is_idle {
+            block_on("a read", self.wait_idle())?;
+        }
+        let read = block_on("a read", async {
+            Ok(self::look(pass, place, piece, look).await)
+        })?;
+        self.check_lost()?;
+        read.map_err(|error| refusal("to map a slab", error))?;
+        Ok(true)
     }
-    let read = block_on("a read", async {
-        Ok(self::look(pass, place, piece, look).await)
-    })?;
-    engine.check_lost()?;
-    read.map_err(|error| refusal("to map a slab", error))?;
-    Ok(true)
 }
 
 /// Places a storage before its first command runs. `None` if there is no room.

@@ -30,7 +30,7 @@ pub(super) fn begin_read(
         by: engine.share().cloned(),
     };
     engine.append(|list, _| list.extend(pieces.into_iter().map(read)))?;
-    Ok(ReadingGuard::new(reading))
+    Ok(ReadingGuard(reading))
 }
 
 pub(super) async fn finish_read(

@@ -166,9 +166,6 @@ impl<G> Share<G> {
     }
 
     /// As [`resize`](Share::resize), as a future: the only form in a browser.
-    ///
-    /// # Errors
-    /// As [`resize`](Share::resize).
     pub async fn resize_async(&self, options: ShareOptions) -> Result<u64> {
         shares::resize(&self.engine.here(), options).await
     }

@@ -78,9 +78,6 @@ impl<G> Jobs<G> {
     /// As [`admit`](Self::admit), as a future: the only form in a browser. It does not block the
     /// thread that polls it. A deadline, or a budget that was raised, is noticed when another job
     /// begins to wait or ends, and by [`Gpu::poll`].
-    ///
-    /// # Errors
-    /// As [`admit`](Self::admit).
     pub async fn admit_async(&self, job: Job) -> Result<Running<G>> {
         Ok(self.running(self.list.admit_async(job).await?))
     }

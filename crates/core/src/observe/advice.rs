@@ -1,6 +1,5 @@
 //! Suggestions made from a snapshot, in sentences with figures.
 
-mod slow_reads;
 mod waiting;
 
 use std::cmp::Reverse;

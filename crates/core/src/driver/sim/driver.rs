@@ -14,6 +14,7 @@ use super::interpreted::{Interpreted, fault_at};
 use super::options::{SimKernels, SimOptions};
 use super::queue::State;
 use super::work::{BoundRanges, Pipeline, Work};
+use crate::driver::interface::ShowTo;
 use crate::driver::{
     At, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverError,
     DriverResult, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
@@ -264,12 +265,7 @@ impl Driver for SimDriver {
         })
     }
 
-    fn read_mapped(
-        &self,
-        at: At,
-        size_bytes: u64,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> DriverResult<()> {
+    fn read_mapped(&self, at: At, size_bytes: u64, look: ShowTo<'_>) -> DriverResult<()> {
         // The bytes are copied, because `look` may call the driver.
         let (bytes, takes) = self.device.with(|state| {
             state.enter(Site::ReadMapped)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use super::super::failure::invalid;
-use super::super::interface::RecordApp;
+use super::super::interface::{RecordApp, ShowTo};
 use super::super::{
     At, BindGroupId, Binding, BoxFuture, BufferId, BufferKind, Caps, Driver, DriverResult,
     KernelRun, LinkRun, MapMode, Op, OsBudget, PipelineDesc, PipelineId, Signal, Submission,
@@ -156,12 +156,7 @@ impl Driver for WgpuDriver {
         self.call(|opened| opened.write_range(at, bytes))
     }
 
-    fn read_mapped(
-        &self,
-        at: At,
-        size_bytes: u64,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> DriverResult<()> {
+    fn read_mapped(&self, at: At, size_bytes: u64, look: ShowTo<'_>) -> DriverResult<()> {
         self.call(|opened| opened.read_range(at, size_bytes, look))
     }
 
@@ -171,12 +166,7 @@ impl Driver for WgpuDriver {
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    fn read_now(
-        &self,
-        at: At,
-        size_bytes: u64,
-        look: &mut dyn FnMut(&[u8]),
-    ) -> Option<DriverResult<()>> {
+    fn read_now(&self, at: At, size_bytes: u64, look: ShowTo<'_>) -> Option<DriverResult<()>> {
         self.opened().read_now(at, size_bytes, look)
     }
 

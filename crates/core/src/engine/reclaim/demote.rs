@@ -91,6 +91,11 @@ async fn copy_on(pass: &Pass, block: Candidate) -> Result<bool> {
     let Some(started) = evict::start_eviction(pass, block, destination).await? else {
         return Ok(false);
     };
+    if started.copy.is_left() {
+        // Parts are smaller than before, because its buffers took some of the limit. No pass would
+        // go on with the rest.
+        return Ok(false);
+    }
     pass.lock().demotions.push(started.copy);
     Ok(true)
 }

@@ -281,7 +281,7 @@ pub(super) fn start_eviction(
             return Ok(None);
         };
         let (reading, pieces) = Reading::new(0, len_bytes, piece_bytes, sink);
-        let reading = ReadingGuard::new(reading);
+        let reading = ReadingGuard(reading);
         let writes = pass.lock().memory.slots.writes_to(&victim.storage);
         let to = (tier, destination);
         let copy = Cleaning::new(&victim.storage, writes, to, reading, pieces);

@@ -135,19 +135,14 @@ impl ComputeCost {
 
 impl Costs {
     pub(crate) fn new(caps: &Caps) -> Self {
+        let cost = |ns_per_transfer, ns_per_kib| TransferCost {
+            ns_per_transfer,
+            ns_per_kib,
+        };
         let mut costs = Costs {
-            host: TransferCost {
-                ns_per_transfer: 20_000,
-                ns_per_kib: 200,
-            },
-            stores: [TransferCost {
-                ns_per_transfer: 100_000,
-                ns_per_kib: 1000,
-            }; MOST_STORES],
-            disk: TransferCost {
-                ns_per_transfer: 60_000,
-                ns_per_kib: 500,
-            },
+            host: cost(20_000, 200),
+            stores: [cost(100_000, 1000); MOST_STORES],
+            disk: cost(60_000, 500),
             compute: ComputeCost::guess(caps.kind),
             // PCIe 4 × 16.
             links: [Link::guess(5_000, 25_000_000_000); 2],
@@ -156,15 +151,14 @@ impl Costs {
             let ns_per = |per_second: u64| 1e9 / per_second.max(1) as f64;
             let both = [speed.download_bytes_per_s, speed.upload_bytes_per_s];
             costs.links = both.map(|bytes_per_s| Link::guess(speed.copy_ns, bytes_per_s));
-            costs.host = costs.links[1].cost();
             costs.compute = ComputeCost {
                 ns_per_launch: 0.0,
                 ns_per_byte: ns_per(speed.memory_bytes_per_s),
                 ns_per_multiply_add: ns_per(speed.multiply_adds_per_s),
             };
         }
-        if caps.host_heap {
-            // A copy in the queue.
+        if caps.speed.is_some() || caps.host_heap {
+            // With a heap, a copy in the queue.
             costs.host = costs.links[1].cost();
         }
         costs

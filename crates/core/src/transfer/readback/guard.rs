@@ -7,13 +7,7 @@ use super::Reading;
 
 /// Cancels the reading on drop.
 #[derive(Debug)]
-pub(crate) struct ReadingGuard(Arc<Reading>);
-
-impl ReadingGuard {
-    pub(crate) fn new(reading: Arc<Reading>) -> Self {
-        ReadingGuard(reading)
-    }
-}
+pub(crate) struct ReadingGuard(pub(crate) Arc<Reading>);
 
 impl Deref for ReadingGuard {
     type Target = Arc<Reading>;
