@@ -532,6 +532,15 @@ impl Error {
         Error::Buffer { operation, reason }
     }
 
+    pub(crate) fn foreign(operation: &'static str) -> Error {
+        Error::Foreign { operation }
+    }
+
+    pub(crate) fn recompute(made_at: impl ToString, reason: impl Into<String>) -> Error {
+        let (made_at, reason) = (made_at.to_string(), reason.into());
+        Error::Recompute { made_at, reason }
+    }
+
     /// An error that does not say yet what [asked](Self::asked_by) for that much.
     pub(crate) fn never_fits(
         what: &'static str,

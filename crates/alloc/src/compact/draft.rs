@@ -24,13 +24,6 @@ pub(super) struct Candidate {
     pub(super) live: u64,
 }
 
-impl Candidate {
-    /// The key that puts the emptiest slab first. Thousandths are exact enough for this choice.
-    pub(super) fn emptiest_first(&self) -> (u64, u64, u32) {
-        (self.live * 1000 / self.size, self.live, self.index)
-    }
-}
-
 /// A block of a slab that the plan empties. Sizes are in granules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LiveBlock {
@@ -124,7 +117,9 @@ impl Draft {
 
     /// Sorts the emptiest slab first.
     pub(super) fn sort_slabs(&mut self) {
-        self.slabs.sort_unstable_by_key(Candidate::emptiest_first);
+        // Thousandths are exact enough for this choice.
+        let order = |slab: &Candidate| (slab.live * 1000 / slab.size, slab.live, slab.index);
+        self.slabs.sort_unstable_by_key(order);
     }
 
     /// Sorts the largest block first, since the fewest holes fit it. Blocks of one size keep the

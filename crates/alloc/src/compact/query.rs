@@ -31,11 +31,8 @@ pub(super) struct Query<'a> {
 impl Query<'_> {
     /// The size of the request in granules.
     pub(super) fn size(&self) -> u64 {
-        self.pools
-            .carver
-            .unit
-            .granules_ceil(self.growth.least_bytes)
-            .0
+        let unit = &self.pools.carver.unit;
+        unit.granules_ceil(self.growth.least_bytes).0
     }
 
     /// The class that fits the size of a block.

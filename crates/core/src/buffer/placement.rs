@@ -125,22 +125,18 @@ impl Buffer {
         let mut parts = Vec::new();
         for input in inputs {
             if !self.engine.may_read(&input.engine, &input.storage) {
-                return Err(Error::Foreign {
-                    operation: RECOMPUTE,
-                });
+                return Err(Error::foreign(RECOMPUTE));
             }
             parts.push((input.storage.clone(), input.offset_bytes, input.size_bytes));
         }
         let storages = inputs.iter().map(|input| input.storage.here().clone());
         let storages = storages.collect();
-        let (size_bytes, made_at) = (self.size_bytes, self.tag().to_string());
+        let (size_bytes, made_at) = (self.size_bytes, self.tag());
         let engine = self.engine.downgrade();
         let rematerializer = move || {
             // Weak, because the engine owns this function. It is alive while it calls it.
-            let engine = &engine.upgrade().ok_or_else(|| Error::Recompute {
-                made_at: made_at.clone(),
-                reason: "its device is gone".into(),
-            })?;
+            let gone = || Error::recompute(&made_at, "its device is gone");
+            let engine = &engine.upgrade().ok_or_else(gone)?;
             let inputs = parts.iter().map(|(storage, offset_bytes, size_bytes)| {
                 Buffer::part(engine, storage.clone(), *offset_bytes, *size_bytes)
             });
@@ -149,10 +145,11 @@ impl Buffer {
             let storage = made.storage.here();
             match is_whole && made.size_bytes == size_bytes && engine.here().owns(&storage) {
                 true => Ok(storage.clone()),
-                false => Err(Error::Recompute {
-                    made_at: made_at.clone(),
-                    reason: format!("the function must make {size_bytes} bytes, and made {made}"),
-                }),
+                false => {
+                    let reason =
+                        format!("the function must make {size_bytes} bytes, and made {made}");
+                    Err(Error::recompute(&made_at, reason))
+                }
             }
         };
         let (storage, rematerializer) = (self.storage.here(), Arc::new(rematerializer));

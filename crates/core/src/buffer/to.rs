@@ -35,8 +35,7 @@ impl Buffer {
             return Ok(self.clone());
         }
         if !here.is_same_device(&there) {
-            let operation = "lend_to";
-            return Err(Error::Foreign { operation });
+            return Err(Error::foreign("lend_to"));
         }
         self.storage.here().lend();
         let (engine, storage) = (gpu.engine(), self.storage.clone());

@@ -227,9 +227,7 @@ impl Engine {
         let mut are_single = true;
         for (index, arg) in launch.args.iter().enumerate() {
             if !arg.storage.belongs_to(self.dead_list()) {
-                return Err(Error::Foreign {
-                    operation: "a launch",
-                });
+                return Err(Error::foreign("a launch"));
             }
             if launch.program.role(index) != Role::Read {
                 self.check_may_write(&arg.storage)?;

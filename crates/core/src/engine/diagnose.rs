@@ -226,8 +226,8 @@ impl Diagnose {
             let base = at & !(alignment - 1);
             let stop = end.min(base + window_bytes);
             let elements = (stop - at) / look.element_bytes();
-            let shares = (elements / LEAST_SHARE).clamp(1, MOST_SHARES);
-            let Some(first) = self.take_answers(shares as u32) else {
+            let shares = (elements / LEAST_SHARE).clamp(1, MOST_SHARES) as u32;
+            let Some(first) = self.take_answers(shares) else {
                 if self.gear.is_some() {
                     self.note_missed(NO_ROOM);
                 }
@@ -237,7 +237,7 @@ impl Diagnose {
             self.asked.push(Asked {
                 about: about(),
                 first,
-                count: shares as u32,
+                count: shares,
                 from,
             });
             let seen = Binding {
@@ -246,14 +246,10 @@ impl Diagnose {
                 size_bytes: (stop - base).next_multiple_of(4),
             };
             let rows = [of, row, (from % u64::from(of.max(1))) as u32, 0];
-            let range = [
-                (at - base) as u32 / 4,
-                elements as u32,
-                first,
-                shares as u32,
-            ];
+            let start = (at - base) as u32 / 4;
+            let range = [start, elements as u32, first, shares];
             let params = [range, rows];
-            self.dispatch(state, look, seen, params, shares as u32);
+            self.dispatch(state, look, seen, params, shares);
             at = stop;
         }
         state.memory.slabs.touch(place);

@@ -171,13 +171,8 @@ pub(super) async fn read_in_place(
         // If the driver refuses the batch, there is nothing to read. The next step finds out.
         return pass.submit();
     }
-    if pass
-        .lock()
-        .memory
-        .slabs
-        .idle(place, pass.driver.completed())
-        == Some(false)
-    {
+    let is_idle = (pass.lock().memory.slabs).idle(place, pass.driver.completed());
+    if is_idle == Some(false) {
         if let Err(error) = pass.wait_idle().await {
             reading.fail(error);
             pass.lock().queue.pop_head();

@@ -22,7 +22,7 @@ use super::state::cleaning::Cleaning;
 use super::state::cost::Stopwatch;
 use crate::driver::{Account, BoxFuture, Caps, Device, Driver};
 use crate::error::{Error, Result};
-use crate::memory::{DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
+use crate::memory::{Budget, DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
 use crate::transfer::{OpenStore, Readbacks, SpillOptions, SpillStore, Uploads, refusal};
 
 /// The engine of a device, for one share of it.
@@ -127,7 +127,10 @@ impl Engine {
             host: HostAccount::new(),
             stores: setup.stores,
             spill,
-            limits: Mutex::new(Limits::default()),
+            limits: Mutex::new(Limits {
+                budget: Budget::default(),
+                soft_bytes: u64::MAX,
+            }),
             outside: Outside::new(),
             watermarks: WatermarkListeners::default(),
             is_dry: setup.is_dry,

@@ -11,12 +11,3 @@ pub(super) struct Limits {
     pub(super) budget: Budget,
     pub(super) soft_bytes: u64,
 }
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            budget: Budget::default(),
-            soft_bytes: u64::MAX,
-        }
-    }
-}

@@ -158,10 +158,8 @@ async fn fill_with_retries(
             return Ok(());
         }
     }
-    Err(Error::Driver {
-        what: "a submission",
-        message: "again and again, while the engine restored a tensor".into(),
-    })
+    let message = "again and again, while the engine restored a tensor";
+    Err(Error::driver("a submission", message))
 }
 
 /// Fills the block of a restore with the bytes of the storage, by ops of the batch or in the mapped

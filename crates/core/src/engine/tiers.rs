@@ -227,8 +227,5 @@ async fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> 
 }
 
 fn no_room_on_host() -> Error {
-    Error::Option {
-        option: "budget",
-        reason: "the host's share has no room for the tensor".into(),
-    }
+    Error::option("budget", "the host's share has no room for the tensor")
 }

@@ -41,9 +41,7 @@ impl Gpu {
             for buffer in buffers {
                 let storage = buffer.storage().here();
                 if !self.engine.here().owns(&storage) {
-                    return Err(Error::Foreign {
-                        operation: "dummy_operator",
-                    });
+                    return Err(Error::foreign("dummy_operator"));
                 }
                 operands.push((storage.clone(), role));
             }

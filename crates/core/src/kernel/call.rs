@@ -131,10 +131,8 @@ impl<T: Bind + Clone> KernelCall<T> {
     /// Why a buffer cannot be bound in place, if it cannot.
     fn misfit(&self, buffer: &Buffer, is_written: bool) -> Option<String> {
         let alignment = self.kernel.engine.caps().offset_alignment_bytes;
-        let (start, end) = (
-            buffer.offset_bytes(),
-            buffer.offset_bytes() + buffer.size_bytes(),
-        );
+        let start = buffer.offset_bytes();
+        let end = start + buffer.size_bytes();
         let is_aligned = buffer.is_empty() || start.is_multiple_of(alignment);
         // A kernel must not write a word that the next elements of the storage share.
         let fits = is_aligned && (buffer.ends_with_word() || !is_written);
@@ -450,9 +448,7 @@ impl<T: Bind + Clone> KernelCall<T> {
         let reason = match bound.buffer() {
             Some(buffer) => {
                 if !engine.may_read(buffer.engine(), buffer.storage()) {
-                    return Err(Error::Foreign {
-                        operation: "a custom kernel",
-                    });
+                    return Err(Error::foreign("a custom kernel"));
                 }
                 match self.misfit(&buffer, operand.writes) {
                     None => return Ok(SeenOperand::part(buffer, dtype)),

@@ -236,10 +236,8 @@ impl Canaries {
         };
         let overlapping = (watched.freed).take_overlapping(slab, place.offset_bytes, end);
         for zone in overlapping {
-            let whole = (
-                zone.place.offset_bytes,
-                zone.place.offset_bytes + zone.size_bytes,
-            );
+            let start = zone.place.offset_bytes;
+            let whole = (start, start + zone.size_bytes);
             let (from, to) = (whole.0.max(place.offset_bytes), whole.1.min(end));
             for (from, to) in [(whole.0, from), (to, whole.1)] {
                 if from < to {

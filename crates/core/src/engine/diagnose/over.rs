@@ -131,10 +131,8 @@ impl Diagnose {
     pub(crate) fn take_table(&mut self, count: u32) -> (u32, u64) {
         let first = self.used;
         self.used += count;
-        (
-            first,
-            super::PATTERN_BYTES + u64::from(first) * ANSWER_BYTES,
-        )
+        let offset_bytes = super::PATTERN_BYTES + u64::from(first) * ANSWER_BYTES;
+        (first, offset_bytes)
     }
 
     /// Ends a check of everything. If looks were missed, the suspects stay for the pass that finds

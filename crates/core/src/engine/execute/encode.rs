@@ -358,10 +358,8 @@ impl State {
             || Arc::strong_count(from) != 1
             || !self.memory.take_over_place(from, to)
         {
-            let reason =
-                "its rematerializer kept the result, or returned an existing tensor".into();
-            let made_at = to.tag().to_string();
-            let cause = Error::Recompute { made_at, reason };
+            let reason = "its rematerializer kept the result, or returned an existing tensor";
+            let cause = Error::recompute(to.tag(), reason);
             self.memory.slots.poison(to, &Arc::new(cause));
         } else {
             // The driver may still refuse the batch that computes it.

@@ -146,7 +146,7 @@ impl State {
                     (self.lineages).note(cmd, inputs, &self.memory, &self.costs);
                 }
                 self.batch.is_closed = alone || cmd.submits_at_once();
-                self.batch.note_priority(priority);
+                self.batch.highest_priority = self.batch.highest_priority.max(priority);
                 self.note_encoded(cmd);
                 // The operands without another holder are freed at once, and what the submission
                 // still needs is kept. Other commands are rarely the last holders: the dead list is

@@ -110,16 +110,9 @@ fn shortage(state: &mut State, storage: &Storage, reclaim_counts: ReclaimCounts)
 
 pub(crate) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
     match *error {
-        AllocError::NeverFits { limit_bytes, .. } => Error::NeverFits {
-            what: "a tensor",
-            requested_bytes: storage.size_bytes(),
-            limit_bytes,
-            hint: "Split it",
-            by: String::new(),
-        },
-        ref other => Error::Driver {
-            what: "a block",
-            message: other.to_string(),
-        },
+        AllocError::NeverFits { limit_bytes, .. } => {
+            Error::never_fits("a tensor", storage.size_bytes(), limit_bytes, "Split it")
+        }
+        ref other => Error::driver("a block", other.to_string()),
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::recompute::launches_of;
 use crate::engine::pass::Pass;
+use crate::engine::queue::Queue;
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::reclaim::refuse;
 use crate::engine::state::State;
@@ -36,10 +37,8 @@ pub(crate) fn register_rematerializer(
     }
     let mut state = pass.lock();
     if state.memory.slots.comes_from(&inputs, storage) {
-        return Err(Error::Recompute {
-            made_at: storage.tag().to_string(),
-            reason: "one of the inputs would be computed from it".into(),
-        });
+        let reason = "one of the inputs would be computed from it";
+        return Err(Error::recompute(storage.tag(), reason));
     }
     let id = state.rematerializers.enter(Way::Function(rematerializer));
     (state.memory).rematerialize_by(storage, id, inputs, false);
@@ -53,10 +52,7 @@ pub(super) fn rematerialize(
     storage: &Arc<Storage>,
     token: &RematerializerToken,
 ) -> Result<Result<()>> {
-    let refused = |reason: String| Error::Recompute {
-        made_at: storage.tag().to_string(),
-        reason,
-    };
+    let refused = |reason: &str| Error::recompute(storage.tag(), reason);
     let way = {
         let mut state = pass.lock();
         let progress = state.steps.entry(storage);
@@ -70,7 +66,7 @@ pub(super) fn rematerialize(
             _ => "",
         };
         if !never.is_empty() {
-            let cause = Arc::new(refused(never.into()));
+            let cause = Arc::new(refused(never));
             state.memory.slots.poison(storage, &cause);
             return Ok(Ok(()));
         }
@@ -89,13 +85,12 @@ pub(super) fn rematerialize(
         Some(Way::Lineage(made)) => {
             let mut state = pass.lock();
             let Some((launches, from)) = launches_of(&state.memory, &made, storage) else {
-                return Ok(Err(refused("one of its inputs is gone".into())));
+                return Ok(Err(refused("one of its inputs is gone")));
             };
-            let before = begin(&mut state, storage, from);
-            let launches = launches.into_iter().rev();
-            launches.for_each(|launch| state.queue.push_head(Cmd::Launch(launch)));
-            let steps = state.queue.len() - before;
-            state.note_steps(steps);
+            begin(&mut state, storage, from, |queue| {
+                let launches = launches.into_iter().rev();
+                launches.for_each(|launch| queue.push_head(Cmd::Launch(launch)));
+            });
             return Ok(Ok(()));
         }
         None => return Ok(Ok(())),
@@ -105,33 +100,39 @@ pub(super) fn rematerialize(
         let _recording = pass.recording();
         catch_unwind(AssertUnwindSafe(|| rematerializer()))
     };
-    let made = made.unwrap_or_else(|_| Err(refused("the rematerializer panicked".into())));
+    let made = made.unwrap_or_else(|_| Err(refused("the rematerializer panicked")));
     let mut state = pass.lock();
     let recorded = std::mem::take(&mut state.queue.recorded);
     match made {
         Ok(from) if from.size_bytes() == storage.size_bytes() => {
-            let before = begin(&mut state, storage, from);
             let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
-            state.queue.put_in_front(recorded, limit_bytes);
-            let steps = state.queue.len() - before;
-            state.note_steps(steps);
+            begin(&mut state, storage, from, |queue| {
+                queue.put_in_front(recorded, limit_bytes);
+            });
             Ok(Ok(()))
         }
         Ok(_) => Ok(Err(refused(
-            "its rematerializer returned a tensor of another size".into(),
+            "its rematerializer returned a tensor of another size",
         ))),
         Err(error) => Ok(Err(error)),
     }
 }
 
-/// Puts the command at the head of the queue that moves a result into its storage. The commands
-/// that compute the result go in front of it. Returns the commands in the queue before.
-fn begin(state: &mut State, storage: &Arc<Storage>, from: Arc<Storage>) -> usize {
+/// Puts the command at the head of the queue that moves a result into its storage. `put` puts the
+/// commands in front of it that compute the result.
+fn begin(
+    state: &mut State,
+    storage: &Arc<Storage>,
+    from: Arc<Storage>,
+    put: impl FnOnce(&mut Queue),
+) {
     let before = state.queue.len();
     // The commands that now come first may need the memory of the head.
     state.unplace_head();
     state.steps.start(storage);
     let to = storage.clone();
     state.queue.push_head(Cmd::TakeOver { from, to });
-    before
+    put(&mut state.queue);
+    let steps = state.queue.len() - before;
+    state.note_steps(steps);
 }

@@ -33,7 +33,7 @@ pub(crate) struct Batch {
     /// The predicted time of the dispatches, which the driver's meter scales.
     pub(crate) predicted_ns: f64,
     /// The highest priority of its commands, if shares have priorities.
-    highest_priority: Option<i8>,
+    pub(crate) highest_priority: Option<i8>,
     /// The custom kernel in the batch. Its pipeline stays until the submission.
     pub(crate) custom: Option<Arc<Custom>>,
 }
@@ -105,11 +105,6 @@ impl Batch {
     pub(crate) fn restores(&self, storage: &Arc<Storage>) -> bool {
         let address = Arc::as_ptr(storage);
         self.restored.iter().any(|one| one.as_ptr() == address)
-    }
-
-    /// Notes the priority of a command; `None` if shares have no priorities.
-    pub(crate) fn note_priority(&mut self, priority: Option<i8>) {
-        self.highest_priority = self.highest_priority.max(priority);
     }
 
     /// Whether it must be submitted before a command of this priority, because its commands come
