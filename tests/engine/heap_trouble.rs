@@ -415,3 +415,33 @@ fn a_device_is_lost_at_the_first_slab_of_the_heap() {
     drop(tensors);
     ended(gpu, &sim);
 }
+
+#[test]
+fn a_buffer_that_is_refused_leaves_no_copy_between_two_parts() {
+    // A part is as large as a tensor, until the driver refuses buffers while one is copied on.
+    let budget = Budget {
+        staging_bytes: Some(MIB),
+        host_bytes: Some(MIB),
+        ..Budget::device(3 * MIB)
+    };
+    for nth in 3..12 {
+        let (gpu, sim) = open(budget, options());
+        let urgent = ShareOptions::guaranteed(0).with_priority(1);
+        let urgent = gpu.share("urgent", urgent).unwrap();
+        for nth in [nth, nth + 1] {
+            sim.arm(Fault::once(Site::CreateBuffer, nth, FaultKind::OutOfMemory));
+        }
+        let full = |number: u16| {
+            let full = gpu.full(&[2 * LEN], f32::from(number), DType::F32);
+            gpu.flush().unwrap();
+            full.unwrap()
+        };
+        let tensors: Vec<Tensor> = (1..=48).map(full).collect();
+        for (tensor, number) in tensors.iter().zip(1_u16..) {
+            let found = tensor.to_vec::<f32>().unwrap();
+            assert!(found == vec![f32::from(number); 2 * LEN], "{nth}: {number}");
+        }
+        drop((tensors, urgent));
+        ended(gpu, &sim);
+    }
+}
