@@ -23,7 +23,7 @@ const NO_OPERATIONS: &[&str] = &[
     "buffer",
     "shares_storage_with",
     // Transfers and residency; the device's tests cover them.
-    "read",
+    "to_vec_async",
     "to_vec",
     "read_into",
     "read_with",
@@ -36,7 +36,7 @@ const NO_OPERATIONS: &[&str] = &[
     "pin",
     "recompute_with",
     "backed_by",
-    "read_array",
+    "to_array_async",
     "to_array",
     "lend_to",
     "to",
