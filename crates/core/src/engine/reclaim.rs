@@ -54,7 +54,6 @@ use crate::memory::{Heap, Hindrance, HoleChoice, ShareId, Storage, Whom};
 use crate::shortage::{Freed, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 use compact::{Outcome, PLANS};
-use outlook::Outlook;
 
 /// A step frees at least 1/8 of the size of a request at a time.
 const LEAST_PART: u64 = 8;
@@ -65,14 +64,6 @@ const LEAST_FREED_BYTES: u64 = 256 << 10;
 
 /// But this least size is at most 1/64 of the limit.
 const LEAST_FREED_OF_LIMIT: u64 = 64;
-
-/// A step frees at once what the commands of the queue will lack: it examines all storages, and may
-/// submit and wait. It frees at most 1/16 of the limit: the choice of victims is worse if more
-/// leaves at once.
-const MOST_AHEAD_PART: u64 = 16;
-
-/// And at most this many bytes. Their way over PCIe takes longer than a submission and a wait.
-const MOST_AHEAD_BYTES: u64 = 8 << 20;
 
 /// The reclaim steps that make a share hold less. The others find room for what it may have.
 pub(super) const SHARE_STEPS: [ReclaimStep; 4] = [
@@ -223,7 +214,6 @@ fn try_steps<'a>(
             while pass.refused_submissions() == refused_before {
                 let mut wanted_bytes = missing_bytes(pass, storage, attempt.ceiling);
                 if step.has_traffic() {
-                    wanted_bytes = wanted_bytes.max(missing_ahead_bytes(pass));
                     wanted_bytes = wanted_bytes.min(pass.part_bytes());
                 }
                 let before = pass.changes_amid();
@@ -361,13 +351,19 @@ fn run_reclaim_step(
             ReclaimStep::Drop => Ok(evict::drop_copied(pass, wanted_bytes, whom)),
             ReclaimStep::Host if pass.caps().maps_slabs => return Ok(None),
             ReclaimStep::Host => {
-                let bytes = evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom).await?;
-                demote::demote_ahead(pass, bytes).await?;
+                let evicted = evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom);
+                let (bytes, outlook) = evicted.await?;
+                if let Some(outlook) = outlook {
+                    demote::demote_ahead(pass, &outlook, bytes).await?;
+                }
                 Ok(bytes)
             }
             ReclaimStep::Store if pass.stores.is_empty() => return Ok(None),
             ReclaimStep::Store => evict::evict_to_stores(pass, wanted_bytes, whom).await,
-            ReclaimStep::Disk => evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom).await,
+            ReclaimStep::Disk => {
+                let evicted = evict::evict_bytes(pass, wanted_bytes, Tier::Disk, whom);
+                Ok(evicted.await?.0)
+            }
             ReclaimStep::Repack | ReclaimStep::Other => return Ok(None),
         };
         // The pass has the execution lock, so nobody else drops meanwhile.
@@ -466,26 +462,6 @@ fn trim_would_help(pass: &Pass, storage: &Storage, ceiling: Ceiling) -> bool {
     let used_bytes = slabs.reserved_bytes() - slabs.empty_bytes();
     let growth = slabs.growth(storage.size_bytes());
     growth.is_ok_and(|growth| limit_bytes.saturating_sub(used_bytes) >= growth.least_bytes)
-}
-
-/// The bytes that the commands of the queue will lack, as far as one step frees them.
-///
-/// Only in training: while values are saved for a backward, and recorded with how they were made. A
-/// decoder whose cache grows would then release slabs and create them again, for each token. 0 as
-/// well where host and device share memory, since a step does not wait for copies there. Also 0 if
-/// there are shares, since the queue does not say how to be fair to them.
-fn missing_ahead_bytes(pass: &Pass) -> u64 {
-    if pass.caps().maps_slabs {
-        return 0;
-    }
-    let state = pass.lock();
-    if state.lineages.is_empty() || !state.memory.shares.is_empty() {
-        return 0;
-    }
-    let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
-    let most_bytes = MOST_AHEAD_BYTES.min(limit_bytes / MOST_AHEAD_PART);
-    let outlook = Outlook::new(&state, state.memory.slabs.live_bytes());
-    outlook.lack.bytes.min(most_bytes)
 }
 
 /// The limit of all slabs together, without those that are being released.

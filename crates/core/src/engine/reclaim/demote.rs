@@ -24,7 +24,7 @@ const MOST_OF_LIMIT: u64 = 8;
 
 /// Copies on what the next evictions will need the room of: as many bytes as the last ones took, or
 /// as the queue will lack.
-pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> {
+pub(super) async fn demote_ahead(pass: &Pass, outlook: &Outlook, evicted_bytes: u64) -> Result<()> {
     let limit_bytes = pass.host.limit_bytes();
     if limit_bytes == u64::MAX || !pass.caps().host_heap {
         return Ok(());
@@ -34,17 +34,12 @@ pub(super) async fn demote_ahead(pass: &Pass, evicted_bytes: u64) -> Result<()> 
         let state = pass.lock();
         let room_bytes = heap::unslabbed_bytes(pass) + state.memory.heap_room_bytes();
         let room_bytes = room_bytes + state.demotions.bytes_to(None);
-        if room_bytes >= most_bytes {
-            // The queue need not be looked through.
-            return Ok(());
-        }
-        let outlook = Outlook::new(&state, state.memory.slabs.live_bytes());
-        let wanted_bytes = evicted_bytes.max(outlook.lack.bytes).min(most_bytes);
+        let wanted_bytes = evicted_bytes.max(outlook.lack_bytes).min(most_bytes);
         let missing_bytes = wanted_bytes.saturating_sub(room_bytes);
         if missing_bytes == 0 {
             return Ok(());
         }
-        (missing_bytes, coldest(&state, &outlook))
+        (missing_bytes, coldest(&state, outlook))
     };
     for block in coldest {
         if missing_bytes == 0 {

@@ -17,6 +17,7 @@ use super::ahead;
 use super::evict_in_place::evict_in_place;
 use super::evict_to_heap::{Moved, evict_to_heap};
 use super::needed;
+use super::outlook::Outlook;
 use super::retire;
 use super::victims;
 use crate::driver::{At, BoxFuture, Op};
@@ -56,7 +57,7 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
     if freed_bytes > 0 {
         return freed_bytes;
     }
-    let victims = victims::victims(&state, wanted_bytes, None, &stay, u64::MAX, whom);
+    let (victims, _) = victims::victims(&state, wanted_bytes, None, &stay, u64::MAX, whom);
     victims
         .iter()
         .map(|victim| victims::drop_one(&mut state, victim))
@@ -64,29 +65,29 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
 }
 
 /// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
-/// are written to the tier. Returns the freed bytes.
+/// are written to the tier. Returns the freed bytes, and the outlook of the last choice.
 pub(super) async fn evict_bytes(
     pass: &Pass,
     wanted_bytes: u64,
     tier: Tier,
     whom: Whom,
-) -> Result<u64> {
+) -> Result<(u64, Option<Outlook>)> {
     if tier == Tier::Host && pass.caps().maps_slabs {
         // Host and device share one memory, so this would free nothing.
-        return Ok(0);
+        return Ok((0, None));
     }
     // No bytes have to leave for these.
     let given_up_bytes = pass.lock().give_up_suspended_restores();
     if given_up_bytes > 0 {
-        return Ok(given_up_bytes);
+        return Ok((given_up_bytes, None));
     }
     arrivals::take_in_arrived(pass);
     let mut stay = needed::needed_slots(&pass.lock());
     let mut freed_bytes = pass.lock().memory.evict_poisoned(&stay);
-    let (mut in_vain, mut most_bytes) = (0, u64::MAX);
+    let (mut in_vain, mut most_bytes, mut last_outlook) = (0, u64::MAX, None);
     while freed_bytes < wanted_bytes && in_vain < CHOICES_IN_VAIN && tiers::is_ready(pass, tier) {
         let missing_bytes = wanted_bytes - freed_bytes;
-        let victims = {
+        let (victims, outlook) = {
             let (state, tier) = (pass.lock(), Some(tier));
             victims::victims(&state, missing_bytes, tier, &stay, most_bytes, whom)
         };
@@ -95,12 +96,13 @@ pub(super) async fn evict_bytes(
         }
         let slots = victims.iter().filter_map(|victim| victim.storage.slot());
         stay.extend(slots.map(|slot| slot as usize));
-        let ahead = next_victims(pass, &victims, tier, &stay, whom);
+        let ahead = next_victims(pass, &outlook, &victims, tier, &stay, whom);
         let before = pass.changes_amid();
         let taken_out = evict_victims(pass, victims, ahead, tier, whom);
         let (left_bytes, too_large_bytes) =
             in_span!("eviction", { missing_bytes = missing_bytes }, taken_out).await?;
         freed_bytes += left_bytes;
+        last_outlook = Some(outlook);
         match too_large_bytes {
             // A tier without room for these victims may have room for smaller ones.
             Some(too_large_bytes) => most_bytes = too_large_bytes.saturating_sub(1),
@@ -112,7 +114,7 @@ pub(super) async fn evict_bytes(
             stay = needed::needed_slots(&pass.lock());
         }
     }
-    Ok(freed_bytes)
+    Ok((freed_bytes, last_outlook))
 }
 
 /// As [`evict_bytes`], to one store of the app after the other.
@@ -123,7 +125,7 @@ pub(super) async fn evict_to_stores(pass: &Pass, wanted_bytes: u64, whom: Whom) 
         if missing_bytes == 0 {
             break;
         }
-        freed_bytes += evict_bytes(pass, missing_bytes, tier, whom).await?;
+        freed_bytes += evict_bytes(pass, missing_bytes, tier, whom).await?.0;
     }
     Ok(freed_bytes)
 }
@@ -247,6 +249,7 @@ pub(super) fn settle(pass: &Pass, victim: &mut Candidate) -> Result<bool> {
 /// The storages to copy out now, because they will be evicted after these victims.
 fn next_victims(
     pass: &Pass,
+    outlook: &Outlook,
     victims: &[Candidate],
     tier: Tier,
     stay: &FxHashSet<usize>,
@@ -257,7 +260,7 @@ fn next_victims(
     }
     let most_bytes = pass.readbacks.room_bytes().min(pass.part_bytes());
     let state = pass.lock();
-    victims::victims_ahead(&state, victims, tier, stay, most_bytes, whom)
+    victims::victims_ahead(&state, outlook, victims, tier, stay, most_bytes, whom)
 }
 
 /// Starts a copy of a victim's bytes. Where the host does not map slabs, records the copies that

@@ -9,23 +9,13 @@ use crate::engine::kernel::Role;
 use crate::engine::state::State;
 use crate::memory::Storage;
 
-/// The memory that the commands of the queue will lack if nothing is evicted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lack {
-    /// The most bytes by which the live bytes will exceed the limit.
-    pub(super) bytes: u64,
-    /// The number of the last command that lacks memory, at least 1. `u32::MAX` if memory is
-    /// lacking at the end of the queue.
-    pub(super) until: u32,
-}
+/// A step frees at once what the commands of the queue will lack: it examines all storages, and may
+/// submit and wait. It frees at most 1/16 of the limit: the choice of victims is worse if more
+/// leaves at once.
+const MOST_AHEAD_PART: u64 = 16;
 
-impl Lack {
-    /// Nothing is known of it.
-    pub(super) const UNKNOWN: Lack = Lack {
-        bytes: 0,
-        until: u32::MAX,
-    };
-}
+/// And at most this many bytes. Their way over PCIe takes longer than a submission and a wait.
+const MOST_AHEAD_BYTES: u64 = 8 << 20;
 
 /// What the choice of victims knows of the commands to come. Commands have numbers from 1 on.
 pub(super) struct Outlook {
@@ -33,7 +23,11 @@ pub(super) struct Outlook {
     spans: FxHashMap<usize, Span>,
     /// The number of commands that were examined.
     pub(super) known: u32,
-    pub(super) lack: Lack,
+    /// The most bytes by which the live bytes will exceed the limit if nothing is evicted.
+    pub(super) lack_bytes: u64,
+    /// The number of the last command that lacks memory then, at least 1. `u32::MAX` if memory is
+    /// lacking at the end of the queue.
+    pub(super) lacks_until: u32,
 }
 
 /// The use of a storage by the queue.
@@ -50,16 +44,18 @@ struct Span {
 }
 
 impl Outlook {
-    /// Reads it off the queue, for slabs that hold `live_bytes` now. The caller holds no storage of
-    /// the queue.
-    pub(super) fn new(state: &State, mut live_bytes: u64) -> Self {
+    /// Reads it off the queue. The caller holds no storage of the queue.
+    pub(super) fn new(state: &State) -> Self {
+        let mut live_bytes = state.memory.slabs.live_bytes();
         let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
         let has_lineages = state.rematerializers.has_lineages();
         let memory = &state.memory;
-        let mut spans: FxHashMap<usize, Span> = FxHashMap::default();
-        let mut lack = Lack { bytes: 0, until: 1 };
+        let ahead = state.queue.ahead();
+        let mut spans = FxHashMap::<usize, Span>::default();
+        spans.reserve(ahead.size_hint().0);
+        let (mut lack_bytes, mut lacks_until) = (0, 1);
         let (mut known, mut is_short) = (0, false);
-        for cmd in state.queue.ahead() {
+        for cmd in ahead {
             known += 1;
             let new = || Span {
                 first: known,
@@ -91,17 +87,38 @@ impl Outlook {
                     }
                 }
             });
-            lack.bytes = live_bytes.saturating_sub(limit_bytes).max(lack.bytes);
+            lack_bytes = live_bytes.saturating_sub(limit_bytes).max(lack_bytes);
             is_short = live_bytes > limit_bytes;
             if is_short {
-                lack.until = known;
+                lacks_until = known;
             }
             live_bytes = live_bytes.saturating_sub(freed_bytes);
         }
         if is_short {
-            lack.until = u32::MAX;
+            lacks_until = u32::MAX;
         }
-        Outlook { spans, known, lack }
+        Outlook {
+            spans,
+            known,
+            lack_bytes,
+            lacks_until,
+        }
+    }
+
+    /// The bytes that the commands will lack, as far as one step frees them.
+    ///
+    /// Only in training: while values are saved for a backward, and recorded with how they were
+    /// made. A decoder whose cache grows would then release slabs and create them again, for each
+    /// token. 0 as well where host and device share memory, since a step does not wait for copies
+    /// there. Also 0 if there are shares, since the queue does not say how to be fair to them.
+    pub(super) fn missing_bytes(&self, state: &State) -> u64 {
+        let is_training = !state.lineages.is_empty() && state.memory.shares.is_empty();
+        if !is_training || state.driver.caps().maps_slabs {
+            return 0;
+        }
+        let limit_bytes = state.driver.ledger().slab_limit_now_bytes();
+        let most_bytes = MOST_AHEAD_BYTES.min(limit_bytes / MOST_AHEAD_PART);
+        self.lack_bytes.min(most_bytes)
     }
 
     /// The number of the first command that uses a storage.

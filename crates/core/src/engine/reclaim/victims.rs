@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::outlook::{Lack, Outlook};
+use super::outlook::Outlook;
 use crate::engine::state::State;
 use crate::memory::Tier;
 use crate::memory::{Candidate, Residency, Storage, Weight, Whom, choose};
@@ -28,10 +28,12 @@ pub(super) fn drop_one(state: &mut State, victim: &Candidate) -> u64 {
     freed_bytes
 }
 
-/// The storages to evict so that `wanted_bytes` become free: those with the best ratio of gain to
-/// the cost of restoring. Without a tier, only storages with another copy are candidates. Slots in
-/// `stay` are no candidates. Storages without another copy may have at most `most_bytes` each.
-/// Where there are shares, only those that `whom` names give storages.
+/// The storages to evict so that `wanted_bytes` become free, and what the queue will lack: those
+/// with the best ratio of gain to the cost of restoring. Also returns the outlook of the choice.
+///
+/// Without a tier, only storages with another copy are candidates. Slots in `stay` are no
+/// candidates. Storages without another copy may have at most `most_bytes` each. Where there are
+/// shares, only those that `whom` names give storages.
 ///
 /// There is one choice among all candidates. Where weights are read in a cycle, dropping clean
 /// storages first would move several times as many bytes.
@@ -42,12 +44,9 @@ pub(super) fn victims(
     stay: &FxHashSet<usize>,
     most_bytes: u64,
     whom: Whom,
-) -> Vec<Candidate> {
-    let mut outlook = Outlook::new(state, state.memory.slabs.live_bytes());
-    if state.lineages.is_empty() {
-        // Only the choice between evicting and computing again needs it.
-        outlook.lack = Lack::UNKNOWN;
-    }
+) -> (Vec<Candidate>, Outlook) {
+    let outlook = Outlook::new(state);
+    let wanted_bytes = wanted_bytes.max(outlook.missing_bytes(state));
     let mut candidates = state.memory.slots.candidates(stay);
     state
         .steps
@@ -62,10 +61,11 @@ pub(super) fn victims(
         is_dropped || has_room(&candidate.storage)
     });
     let choose = |candidates| choose_best(state, candidates, wanted_bytes, tier, &outlook);
-    match state.memory.shares.is_empty() {
+    let victims = match state.memory.shares.is_empty() {
         false => choose_owed(state, candidates, whom, choose),
         true => choose(candidates),
-    }
+    };
+    (victims, outlook)
 }
 
 /// The best of the candidates that have to give memory.
@@ -152,6 +152,11 @@ fn choose_best(
     tier: Option<Tier>,
     outlook: &Outlook,
 ) -> Vec<Candidate> {
+    let (lacks_until, coming_bytes) = match state.lineages.is_empty() {
+        // Only the choice between evicting and computing again needs them.
+        true => (u32::MAX, 0),
+        false => (outlook.lacks_until, outlook.lack_bytes),
+    };
     let weigh = |candidate: &Candidate| {
         let written = tier.filter(|_| !candidate.is_clean);
         let from = candidate.far.or(written).unwrap_or(Tier::Host);
@@ -160,11 +165,11 @@ fn choose_best(
             size_bytes: candidate.storage.size_bytes(),
             is_clean: candidate.is_clean,
             // Room is worth nothing once no command lacks any.
-            distance: distance.min(outlook.lack.until.saturating_add(1)),
+            distance: distance.min(lacks_until.saturating_add(1)),
             back_ns: (candidate.recompute_ns).unwrap_or_else(|| evict_ns(state, candidate, from)),
         }
     };
-    let chosen = choose(&mut candidates, weigh, wanted_bytes, outlook.lack.bytes);
+    let chosen = choose(&mut candidates, weigh, wanted_bytes, coming_bytes);
     candidates.truncate(chosen);
     candidates
 }
@@ -179,6 +184,7 @@ fn distance(state: &State, candidate: &Candidate, outlook: &Outlook) -> u32 {
 /// after `victims`. Together they have at most `most_bytes`.
 pub(super) fn victims_ahead(
     state: &State,
+    outlook: &Outlook,
     victims: &[Candidate],
     tier: Tier,
     stay: &FxHashSet<usize>,
@@ -190,10 +196,8 @@ pub(super) fn victims_ahead(
         return Vec::new();
     }
     let evicted_bytes = victims.iter().map(|victim| victim.storage.size_bytes());
-    let live_bytes = (state.memory.slabs.live_bytes()).saturating_sub(evicted_bytes.sum());
-    let mut outlook = Outlook::new(state, live_bytes);
-    let lack = std::mem::replace(&mut outlook.lack, Lack::UNKNOWN);
-    let missing_bytes = lack.bytes.min(most_bytes);
+    let missing_bytes = outlook.lack_bytes.saturating_sub(evicted_bytes.sum());
+    let missing_bytes = missing_bytes.min(most_bytes);
     if missing_bytes == 0 {
         return Vec::new();
     }
@@ -206,9 +210,9 @@ pub(super) fn victims_ahead(
         }
     }
     for candidate in &mut candidates {
-        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), &outlook);
+        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), outlook);
     }
-    let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), &outlook);
+    let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), outlook);
     chosen.retain(|candidate| {
         let is_written_out = !candidate.is_clean && candidate.recompute_ns.is_none();
         let under_way = [&state.cleanings, &state.demotions];
