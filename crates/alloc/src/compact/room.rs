@@ -60,6 +60,13 @@ impl Room {
         }
     }
 
+    /// The size of the largest hole outside a slab.
+    pub(super) fn largest_outside(&self, slab: u32) -> u64 {
+        let zones = self.zones.iter();
+        let largest = zones.map(|holes| holes.largest(|hole| hole.slab != slab));
+        largest.max().unwrap_or(0)
+    }
+
     /// Takes `size` off the front of the smallest hole of a zone that is large enough and lies in
     /// an `allowed` slab.
     pub(super) fn take(

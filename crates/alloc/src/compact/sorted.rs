@@ -43,6 +43,12 @@ impl Sorted {
         }
     }
 
+    /// The size of the largest hole that is `allowed`; 0 if there is none.
+    pub(super) fn largest(&self, allowed: impl Fn(&Hole) -> bool) -> u64 {
+        let mut holes = self.runs.iter().rev().flat_map(|run| run.iter().rev());
+        holes.find(|hole| allowed(hole)).map_or(0, |hole| hole.size)
+    }
+
     /// Removes and returns the first hole of at least this size that is `allowed`.
     pub(super) fn take(&mut self, size: u64, allowed: impl Fn(&Hole) -> bool) -> Option<Hole> {
         let first = self.runs.partition_point(|run| is_below(run, size));

@@ -65,7 +65,9 @@ impl Windows {
             if looked > MOST_SLABS || walked > MOST_NODES {
                 break;
             }
-            self.read_pieces(query, slab.index);
+            // A block that no hole fits is as good as pinned.
+            let most_block = draft.room.largest_outside(slab.index);
+            self.read_pieces(query, slab.index, most_block);
             walked += self.pieces.len();
             self.find_windows(slab.index, size, most);
         }
@@ -74,15 +76,16 @@ impl Windows {
             .find_map(|window| try_window(draft, query, window))
     }
 
-    fn read_pieces(&mut self, query: &Query<'_>, slab: u32) {
+    fn read_pieces(&mut self, query: &Query<'_>, slab: u32, most_block: u64) {
         let carver = &query.pools.carver;
         let piece = |(index, node): (u32, &Node)| {
-            let is_live = node.is_live();
+            let (is_live, size) = (node.is_live(), node.size().0);
+            let may_move = || size <= most_block && (query.movable)(query.handle(index));
             Piece {
                 node: index,
-                size: node.size().0,
-                cost: if is_live { node.size().0 } else { 0 },
-                is_pinned: is_live && !(query.movable)(query.handle(index)),
+                size,
+                cost: if is_live { size } else { 0 },
+                is_pinned: is_live && !may_move(),
             }
         };
         self.pieces.clear();
