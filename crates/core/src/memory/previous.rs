@@ -173,6 +173,19 @@ impl Previous {
         ranges.is_some_and(|ranges| !ranges.unclean.is_empty())
     }
 
+    /// Does a block to clear lie within `size_bytes` from one of these places on?
+    #[inline]
+    pub(crate) fn is_any_unclean(&self, places: [Place; 2], size_bytes: u64) -> bool {
+        let mut unclean = self.0.iter().flat_map(|ranges| &ranges.unclean);
+        unclean.any(|(one, bytes)| {
+            places.iter().any(|place| {
+                place.buffer == one.buffer
+                    && place.offset_bytes < one.offset_bytes + bytes
+                    && one.offset_bytes < place.offset_bytes + size_bytes
+            })
+        })
+    }
+
     /// The host has cleared a block that is free.
     pub(crate) fn cleared(&mut self, place: Place, granted_bytes: u64) {
         if let (Some(ranges), Some(slab)) = (&mut self.0, place.slab) {

@@ -99,11 +99,15 @@ impl RefusedChanges {
 impl State {
     /// Records the move of a whole block.
     pub(crate) fn push_move(&mut self, from: Place, to: Place, bytes: u64) {
-        // The diagnostics handle earlier changes of blocks before the copy.
-        let has_changes = self.memory.canaries.has_changes() || self.memory.previous.has_unclean();
+        // Other clears may wait, so that neighbours move by one copy. The diagnostics handle all
+        // earlier changes of blocks before the copy.
+        let previous = &self.memory.previous;
+        if self.memory.canaries.has_changes() || previous.is_any_unclean([from, to], bytes) {
+            self.handle_changes();
+        }
         let change = BlockOp::moved(from, to, bytes);
-        if has_changes || !self.extend_move(from, to, bytes) {
-            self.push_op(change.op());
+        if !self.extend_move(from, to, bytes) {
+            self.batch.ops.push(change.op());
         }
         self.batch.changes.push(change);
     }
