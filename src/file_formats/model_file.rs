@@ -29,7 +29,7 @@ use std::sync::Arc;
 use contents::Contents;
 use fault::{check_system, error};
 use header::Header;
-use lapidary_core::{DType, Error, Result};
+use lapidary_core::{DType, Error, Result, failure::ModelFailure};
 
 use super::quoted;
 
@@ -102,7 +102,10 @@ impl ModelReader {
             let file = index.with_file_name(name);
             let shown = file.display().to_string();
             let opened = Contents::open(&file).map_err(|mut fault| {
-                fault.1 += ". The index names it: get it, too";
+                fault.1 += match fault.0 {
+                    ModelFailure::NotFound => ". The index names it: get it, too",
+                    _ => ". The index names it",
+                };
                 error(&shown, fault)
             })?;
             let header = header_of(&opened).map_err(|fault| error(&shown, fault))?;

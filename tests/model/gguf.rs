@@ -272,18 +272,11 @@ fn values_that_cannot_be_are_refused() {
     );
     refuses(set(value("key", 9, &list(13, 1, &[0; 8]))), "the type 13");
     refuses(set(value("key", 7, &[2])), "a truth of 2");
-    refuses(
-        set(value("key", 8, &[2, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff])),
-        "not UTF-8",
-    );
     let deep = (0..200).fold(list(0, 0, &[]), |inner, _| list(9, 1, &inner));
     refuses(set(value("key", 9, &deep)), "lists within 4 lists");
     let wide = (0..9).map(|at| value(&at.to_string(), 9, &list(0, 1 << 20, &vec![0; 1 << 20])));
     let wide: Vec<_> = wide.collect();
-    refuses(
-        |parts| parts.values = wide.clone(),
-        "more than 8388608 values",
-    );
+    refuses(|parts| parts.values = wide.clone(), "are the most");
     refuses(
         |parts| parts.values.push(parts.values[0].clone()),
         "\"key\" comes twice",
@@ -326,6 +319,34 @@ fn tensors_that_cannot_be_are_refused() {
     );
     refuses(set(tensor("b", &[9], 0, 32)), "beyond the file's");
     refuses(set(tensor("a", &[8], 0, 32)), "two tensors called \"a\"");
+}
+
+#[test]
+fn words_that_are_not_utf_8_are_taken_and_names_are_not() {
+    let mut parts = Parts::new();
+    parts.values[0] = value("key", 8, &[2, 0, 0, 0, 0, 0, 0, 0, b'a', 0xff]);
+    let file = ModelFile::from_bytes(parts.bytes()).unwrap();
+    assert_eq!(file.metadata()["key"].as_str(), Some("a\u{fffd}"));
+    let wrong = [2, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+    refuses(|parts| parts.values[0] = wrong.into(), "a key is not UTF-8");
+    refuses(
+        |parts| parts.tensors[0] = wrong.into(),
+        "the name of a tensor is not UTF-8",
+    );
+}
+
+#[test]
+fn a_part_of_a_split_model_says_how_to_join_them() {
+    let mut parts = Parts::new();
+    parts.values[0] = value("split.count", 2, &3_u16.to_le_bytes());
+    let (failed, text) = failure(ModelFile::from_bytes(parts.bytes()));
+    assert_eq!(failed, ModelFailure::Unsupported);
+    assert!(
+        text.contains("one of 3 parts") && text.contains("--merge"),
+        "{text}"
+    );
+    parts.values[0] = value("split.count", 2, &1_u16.to_le_bytes());
+    assert_eq!(ModelFile::from_bytes(parts.bytes()).unwrap().len(), 2);
 }
 
 #[test]

@@ -46,6 +46,9 @@ fn the_index_or_its_folder_opens_all_files() {
             }
         }
     }
+    // The index of a variant is one by its name, too.
+    let variant = folder.with("model.safetensors.index.fp16.json", GOOD.as_bytes());
+    assert_eq!(ModelFile::open(variant).unwrap().len(), 2);
     // A folder with one file needs no index.
     let alone = Folder::new();
     alone.with("model.safetensors", &file_with(&[("a", "U8", &[1], &[9])]));
@@ -102,20 +105,35 @@ fn an_index_reads_nothing_but_files_beside_it() {
         );
     }
     let number = r#"{"weight_map":{"a":7}}"#;
-    refuses(number, ModelFailure::Damaged, "the file of \"a\"");
+    refuses(number, ModelFailure::Damaged, "expected a string");
 }
 
 #[test]
 fn an_index_that_is_none_is_refused() {
-    for index in ["{}", "[]", r#"{"weight_map":[]}"#] {
+    for index in ["{}", r#"{"weight_map":null}"#] {
         refuses(index, ModelFailure::Damaged, "it has no `weight_map`");
     }
+    let twice = r#"{"weight_map":{"a":"x","a":"y"}}"#;
+    refuses(twice, ModelFailure::Damaged, "\"a\" comes twice");
+    let long = format!("{}{}", GOOD, " ".repeat(33 << 20));
+    refuses(
+        &long,
+        ModelFailure::Damaged,
+        "an index has at most 33554432",
+    );
     refuses(
         r#"{"weight_map":{}}"#,
         ModelFailure::Damaged,
         "`weight_map` is empty",
     );
-    for index in ["", "{", "\u{feff}{}", &"[".repeat(1_000_000)] {
+    for index in [
+        "",
+        "{",
+        "7",
+        r#"{"weight_map":[]}"#,
+        "\u{feff}{}",
+        &"[".repeat(1_000_000),
+    ] {
         refuses(index, ModelFailure::Damaged, "cannot be understood");
     }
 }

@@ -18,6 +18,7 @@ use super::header::{Header, MOST_HEADER_BYTES, ModelEntry, ShownShape};
 use super::meta::MetaValue;
 use super::stored::Stored;
 use crate::file_formats::quoted;
+use lapidary_core::failure::ModelFailure;
 
 /// The first bytes of a file.
 pub(super) const MAGIC: &[u8; 4] = b"GGUF";
@@ -31,6 +32,8 @@ const MOST_DIMS: u32 = 4;
 const MOST_DEPTH: u32 = 4;
 /// Most values of all lists together: a value takes more memory than its byte in the file.
 const MOST_VALUES: u64 = 8 << 20;
+/// Most tensors, and most values outside of lists.
+const MOST_NAMES: u64 = 1 << 20;
 /// Most bytes of a name or a key, the limit of ggml.
 const MOST_NAME_BYTES: u64 = (1 << 16) - 1;
 /// Tensors are aligned to this many bytes, unless the metadata says otherwise.
@@ -53,8 +56,12 @@ pub(super) fn read(contents: &Contents) -> Result<Header, ModelFault> {
     if version != 2 && version != 3 {
         return Err(wrong(format!("it has version {version}; 2 and 3 are read")));
     }
-    let tensors = bytes.count("tensors", LEAST_TENSOR_BYTES)?;
-    let values = bytes.count("values of metadata", LEAST_VALUE_BYTES)?;
+    let tensors = bytes.count(|| "tensors".into(), LEAST_TENSOR_BYTES, MOST_NAMES)?;
+    let values = bytes.count(
+        || "values of metadata".into(),
+        LEAST_VALUE_BYTES,
+        MOST_NAMES,
+    )?;
     let mut metadata = BTreeMap::new();
     for _ in 0..values {
         let key = bytes.name("a key")?;
@@ -64,6 +71,14 @@ pub(super) fn read(contents: &Contents) -> Result<Header, ModelFault> {
             return Err(wrong(format!("the key {} comes twice", quoted(&key))));
         }
         metadata.insert(key, value);
+    }
+    if let Some(parts) = metadata.get("split.count").and_then(MetaValue::as_u64) {
+        if parts > 1 {
+            let reason = format!(
+                "it is one of {parts} parts of a model: join them with `llama-gguf-split --merge`"
+            );
+            return Err(ModelFault(ModelFailure::Unsupported, reason));
+        }
     }
     let mut described = Vec::new();
     for _ in 0..tensors {
@@ -246,30 +261,55 @@ impl<'a> Bytes<'a> {
     }
 
     /// A number of things, of which each takes at least so many bytes of the header.
-    fn count(&mut self, what: &str, least_bytes: u64) -> Result<u64, ModelFault> {
+    fn count(
+        &mut self,
+        what: impl Fn() -> String,
+        least_bytes: u64,
+        most: u64,
+    ) -> Result<u64, ModelFault> {
         let count = self.u64()?;
-        match count <= self.left() / least_bytes {
+        if count > self.left() / least_bytes {
+            let what = what();
+            let reason = format!("it should have {count} {what}, for which its header has no room");
+            return Err(wrong(reason));
+        }
+        match count <= most {
             true => Ok(count),
             false => Err(wrong(format!(
-                "it should have {count} {what}, for which its header has no room"
+                "it has {count} {}; {most} are the most",
+                what()
             ))),
         }
     }
 
-    fn text(&mut self, what: &str, most_bytes: u64) -> Result<String, ModelFault> {
+    fn bytes_of(
+        &mut self,
+        what: impl Fn() -> String,
+        most_bytes: u64,
+    ) -> Result<Vec<u8>, ModelFault> {
         let len = self.u64()?;
         if len > most_bytes.min(self.left()) {
+            let what = what();
             return Err(wrong(format!(
                 "{what} should have {len} bytes, which do not fit"
             )));
         }
         let mut bytes = vec![0; len as usize];
         self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A key, or the name of a tensor.
+    fn name(&mut self, what: &str) -> Result<String, ModelFault> {
+        let bytes = self.bytes_of(|| what.to_owned(), MOST_NAME_BYTES)?;
         String::from_utf8(bytes).map_err(|_| wrong(format!("{what} is not UTF-8")))
     }
 
-    fn name(&mut self, what: &str) -> Result<String, ModelFault> {
-        self.text(what, MOST_NAME_BYTES)
+    /// A text. Some vocabularies have words that are not UTF-8, and llama.cpp takes them.
+    fn text(&mut self, key: &str) -> Result<String, ModelFault> {
+        let bytes = self.bytes_of(|| quoted(key), u64::MAX)?;
+        let text = String::from_utf8(bytes);
+        Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
     /// A value of metadata, whose type has this number.
@@ -290,17 +330,13 @@ impl<'a> Bytes<'a> {
                     return Err(wrong(format!("{key} has a truth of {byte}, not 0 or 1")));
                 }
             },
-            8 => MetaValue::Text(self.text(&quoted(key), u64::MAX)?),
+            8 => MetaValue::Text(self.text(key)?),
             9 if depth < MOST_DEPTH => {
                 let of = self.u32()?;
                 let least_bytes = least_bytes(of).ok_or_else(|| unknown(key, of))?;
-                let count = self.count(&format!("elements of {}", quoted(key)), least_bytes)?;
+                let what = || format!("elements of {}", quoted(key));
+                let count = self.count(what, least_bytes, MOST_VALUES - self.values)?;
                 self.values += count;
-                if self.values > MOST_VALUES {
-                    return Err(wrong(format!(
-                        "its lists have more than {MOST_VALUES} values"
-                    )));
-                }
                 let values = (0..count).map(|_| self.value(of, depth + 1, key));
                 MetaValue::List(values.collect::<Result<_, _>>()?)
             }

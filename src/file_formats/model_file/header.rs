@@ -111,6 +111,7 @@ fn wrong_length(header_bytes: u64, file_bytes: u64, start: &[u8; 8]) -> ModelFau
             ": it looks like a pickle of PyTorch's, to be converted to safetensors"
         }
         [b'<', ..] => ": it looks like a web page, not like the file to download",
+        [b'{', ..] => ": it looks like JSON, not like a model",
         _ if header_bytes > MOST_HEADER_BYTES => "",
         _ => ": it was cut off, or is not a safetensors file",
     };
@@ -176,7 +177,8 @@ impl<'de> Visitor<'de> for Entries {
 }
 
 /// Texts by name, without repeated names.
-struct Texts(BTreeMap<String, String>);
+#[derive(Debug)]
+pub(super) struct Texts(pub(super) BTreeMap<String, String>);
 
 impl<'de> serde::Deserialize<'de> for Texts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -4,19 +4,28 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::contents::Contents;
 use super::fault::ModelFault;
-use super::header::MOST_HEADER_BYTES;
+use super::header::Texts;
 use crate::file_formats::quoted;
 use lapidary_core::failure::ModelFailure;
 
-/// How the names of indices end.
-const INDEX: &str = ".index.json";
+/// What the names of indices have: `model.safetensors.index.json`, and `….index.fp16.json`.
+const INDEX: &str = ".index.";
 /// The files to look for in a folder, the first ones first.
 const IN_FOLDER: [&str; 2] = ["model.safetensors.index.json", "model.safetensors"];
-const MOST_SHARDS: usize = 10_000;
+/// Each of them stays open.
+const MOST_SHARDS: usize = 500;
+const MOST_INDEX_BYTES: u64 = 32 << 20;
+
+/// What is read of an index.
+#[derive(Deserialize)]
+struct Index {
+    /// The file of each tensor.
+    weight_map: Option<Texts>,
+}
 
 /// Files of a model, and which tensors the index expects in each.
 pub(super) type Shards = BTreeMap<String, Vec<String>>;
@@ -42,41 +51,36 @@ pub(super) fn file_of(path: &Path) -> Result<PathBuf, ModelFault> {
 /// Is it an index?
 pub(super) fn is_index(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name.ends_with(INDEX))
+    name.is_some_and(|name| name.contains(INDEX) && name.ends_with(".json"))
 }
 
 /// Reads an index.
 pub(super) fn read(contents: &Contents) -> Result<Shards, ModelFault> {
     let wrong = |reason: String| ModelFault::damaged(reason);
     let len_bytes = contents.len_bytes();
-    if len_bytes > MOST_HEADER_BYTES {
-        return Err(wrong(format!(
-            "it has {len_bytes} bytes, too many for an index"
-        )));
+    if len_bytes > MOST_INDEX_BYTES {
+        let reason = format!("it has {len_bytes} bytes; an index has at most {MOST_INDEX_BYTES}");
+        return Err(wrong(reason));
     }
     let mut text = vec![0; len_bytes as usize];
     contents.read(0, &mut text)?;
-    let index: Value = serde_json::from_slice(&text).map_err(|error| {
+    let index: Index = serde_json::from_slice(&text).map_err(|error| {
         let error = lapidary_core::internal::printable(&error.to_string(), 300);
         wrong(format!("it cannot be understood: {error}"))
     })?;
-    let Some(map) = index.get("weight_map").and_then(Value::as_object) else {
+    let Some(Texts(map)) = index.weight_map else {
         return Err(wrong(
             "it has no `weight_map` with the files of tensors".into(),
         ));
     };
     let mut shards = Shards::new();
     for (tensor, file) in map {
-        let file = file.as_str().filter(|file| is_plain(file)).ok_or_else(|| {
-            wrong(format!(
-                "the file of {} is not the name of a file beside it",
-                quoted(tensor)
-            ))
-        })?;
-        shards
-            .entry(file.to_owned())
-            .or_default()
-            .push(tensor.clone());
+        if !is_plain(&file) {
+            let tensor = quoted(&tensor);
+            let reason = format!("the file of {tensor} is not the name of a file beside it");
+            return Err(wrong(reason));
+        }
+        shards.entry(file).or_default().push(tensor);
         if shards.len() > MOST_SHARDS {
             return Err(wrong(format!("it names more than {MOST_SHARDS} files")));
         }

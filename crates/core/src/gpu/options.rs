@@ -14,9 +14,9 @@ use crate::transfer::{OpenStore, SpillOptions, StoreTier};
 
 /// How to open a device.
 ///
-/// `Options::default()` takes the best adapter and reads nothing from the environment. So your
-/// user's shell changes nothing in your app, unless you begin with
-/// [`Options::from_env`](Options::from_env).
+/// `Options::default()` takes the best adapter, and reads none of lapidary's environment variables:
+/// [`Options::from_env`](Options::from_env) does. Those of wgpu, such as `WGPU_BACKEND`, hold for
+/// every device that lapidary opens.
 ///
 /// ```no_run
 /// use lapidary_core::{Budget, Gpu, Options};
