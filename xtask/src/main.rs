@@ -1,7 +1,7 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
 //! This file reads the command line; each verb has its own file. Some modules serve them all.
-//! [`process`] starts programs. [`steps`] runs lists of checks, and [`line`] judges what programs
+//! [`process`] starts programs. [`steps`] runs lists of checks, and `line` judges what programs
 //! report. [`apt`], [`pip`] and [`driver`] install what a verb needs, and [`toolchain`] finds other
 //! compilers. [`trixie`] provides a newer system, [`browser`] Chromium, and [`load`] sends requests
 //! to a server. Nothing here uses a GPU; the tests do.
