@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use super::elementwise::element::Element;
 use super::elementwise::{self, Code, Fetch, Input};
-use super::operation::{Gives, Takes, as_float, kernels, same_dtype};
+use super::operation::{as_float, kernels, same_dtype};
 use super::scalar::Scalar;
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
@@ -30,24 +30,6 @@ const WGSL: &str = include_str!("../../shaders/binary.wgsl");
 impl BinaryOp {
     fn row(self) -> &'static BinaryRow {
         &BINARY_ROWS[self as usize]
-    }
-
-    /// The operation's name, which is also its section in the WGSL.
-    pub(crate) fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    pub(crate) fn takes(self) -> Takes {
-        self.row().takes
-    }
-
-    pub(crate) fn gives(self) -> Gives {
-        self.row().gives
-    }
-
-    /// The operation of a variant's code.
-    pub(crate) fn from_code(code: Code) -> BinaryOp {
-        BinaryOp::ALL[usize::from(code.op())]
     }
 }
 

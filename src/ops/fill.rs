@@ -20,9 +20,9 @@ const WGSL: &str = include_str!("../../shaders/fill.wgsl");
 operations! {
     /// How an element is computed.
     FillOp {
-        Full "full" All Same,
-        Arange "arange" Numbers Same,
-        Eye "eye" All Same,
+        Full full All Same,
+        Arange arange Numbers Same,
+        Eye eye All Same,
     }
 }
 

@@ -21,9 +21,9 @@ const WGSL: &str = include_str!("../../shaders/mask.wgsl");
 operations! {
     /// Which elements are kept.
     MaskOp {
-        Tril "tril" All Same,
-        Triu "triu" All Same,
-        Dropout "dropout" Floats Same,
+        Tril tril All Same,
+        Triu triu All Same,
+        Dropout dropout Floats Same,
     }
 }
 

@@ -91,6 +91,7 @@ pub use conv::{Conv, ConvTranspose};
 pub use loss::Reduction;
 pub use matmul::{Activation, Epilogue};
 pub(crate) use name::name_of;
+pub(crate) use operation::method_link;
 pub use pad::PadMode;
 pub use pool::Pool;
 pub use quantized::Quantized;

@@ -107,7 +107,7 @@ pub(super) fn same_dtype(operation: &'static str, a: DType, b: DType) -> Result<
 
 /// Declares the operations of a family, from a table of name, what it takes and what it gives.
 macro_rules! operations {
-    ($(#[$doc:meta])* $name:ident { $($op:ident $text:literal $takes:ident $gives:ident,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($op:ident $text:ident $takes:ident $gives:ident,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name { $($op,)* }
@@ -117,7 +117,7 @@ macro_rules! operations {
 
             /// The operation's name, which is also its section in the WGSL.
             pub(crate) fn name(self) -> &'static str {
-                match self { $($name::$op => $text,)* }
+                match self { $($name::$op => stringify!($text),)* }
             }
 
             pub(crate) fn takes(self) -> crate::ops::operation::Takes {
@@ -136,6 +136,21 @@ macro_rules! operations {
     };
 }
 pub(super) use operations;
+
+/// A link to a method, in the documentation.
+macro_rules! method_link {
+    ($path:literal, $method:ident) => {
+        concat!(
+            "[`",
+            stringify!($method),
+            "`](",
+            $path,
+            stringify!($method),
+            ")"
+        )
+    };
+}
+pub(crate) use method_link;
 
 /// Declares the kernels of a family, which share one text and one reference kernel.
 macro_rules! kernels {

@@ -18,8 +18,8 @@ const WGSL: &str = include_str!("../../shaders/random.wgsl");
 operations! {
     /// The distribution of the numbers.
     RandomOp {
-        Uniform "uniform" Floats Same,
-        Normal "normal" Floats Same,
+        Uniform uniform Floats Same,
+        Normal normal Floats Same,
     }
 }
 

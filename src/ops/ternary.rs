@@ -22,9 +22,9 @@ const WGSL: &str = include_str!("../../shaders/ternary.wgsl");
 operations! {
     /// A ternary operation.
     TernaryOp {
-        Lerp "lerp" Floats Same,
-        Addcmul "addcmul" Numbers Same,
-        Addcdiv "addcdiv" Floats Same,
+        Lerp lerp Floats Same,
+        Addcmul addcmul Numbers Same,
+        Addcdiv addcdiv Floats Same,
     }
 }
 

@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use super::elementwise::element::Element;
 use super::elementwise::{self, Code, Input};
 use super::fill;
-use super::operation::{Gives, Takes, as_float, kernels};
+use super::operation::{as_float, kernels};
 use super::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
@@ -31,24 +31,6 @@ const WGSL: &str = include_str!("../../shaders/unary.wgsl");
 impl UnaryOp {
     pub(super) fn row(self) -> &'static UnaryRow {
         &UNARY_ROWS[self as usize]
-    }
-
-    /// The operation's name, which is also its section in the WGSL.
-    pub(crate) fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    pub(crate) fn takes(self) -> Takes {
-        self.row().takes
-    }
-
-    pub(crate) fn gives(self) -> Gives {
-        self.row().gives
-    }
-
-    /// The operation of a variant's code.
-    pub(crate) fn from_code(code: Code) -> UnaryOp {
-        UnaryOp::ALL[usize::from(code.op())]
     }
 }
 

@@ -86,12 +86,12 @@ macro_rules! rows {
                 $reference:expr, $gradient:expr;
         )*})*
     ) => {
-        /// A binary operation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum BinaryOp { $($($op,)*)* $($hand,)* }
-
-        impl BinaryOp {
-            pub(crate) const ALL: &[BinaryOp] = &[$($(BinaryOp::$op,)*)* $(BinaryOp::$hand,)*];
+        crate::ops::operation::operations! {
+            /// A binary operation.
+            BinaryOp {
+                $($($op $name $takes $gives,)*)*
+                $($hand $hand_name $hand_takes $hand_gives,)*
+            }
         }
 
         /// The rows, in the order of `BinaryOp::ALL`.
@@ -151,7 +151,7 @@ macro_rules! rows {
             }
 
             $(
-                #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") with one number on the right.")]
+                #[doc = concat!(method_link!("Tensor::", $name), " with one number on the right.")]
                 ///
                 /// # Errors
                 ///
@@ -177,11 +177,12 @@ macro_rules! rows {
         /// # Ok(()) }
         /// ```
         impl Tensor {$($($(
-            #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") in place. `other` broadcasts to the shape of `self`.")]
+            #[doc = concat!(method_link!("Tensor::", $name), " in place. `other` broadcasts to the shape")]
+            /// of `self`.
             ///
             /// # Errors
             ///
-            #[doc = concat!("Those of [`", stringify!($name), "`](Tensor::", stringify!($name), "), and")]
+            #[doc = concat!("Those of ", method_link!("Tensor::", $name), ", and")]
             /// [`Error::Shape`](crate::Error::Shape) if `self` is a view in which several indices
             /// name one element, such as a broadcast.
             #[track_caller]
@@ -191,11 +192,11 @@ macro_rules! rows {
                 written.called(stringify!($in_place))
             }
 
-            #[doc = concat!("[`", stringify!($in_place), "`](Tensor::", stringify!($in_place), ") with one number.")]
+            #[doc = concat!(method_link!("Tensor::", $in_place), " with one number.")]
             ///
             /// # Errors
             ///
-            #[doc = concat!("Those of [`", stringify!($in_place), "`](Tensor::", stringify!($in_place), ").")]
+            #[doc = concat!("Those of ", method_link!("Tensor::", $in_place), ".")]
             #[track_caller]
             pub fn $in_place_number(&self, value: impl Into<Scalar>) -> Result<()> {
                 let _method = MadeFor::method(stringify!($in_place_number));
@@ -208,12 +209,11 @@ macro_rules! rows {
         macro_rules! binary_table {
             $(($page) => {
                 concat!("\n| methods | |\n| --- | --- |\n", $(
-                    "| [`", stringify!($name), "`](crate::Tensor::", stringify!($name), ")",
-                    $(", [`", stringify!($number), "`](crate::Tensor::", stringify!($number), ")",)?
+                    "| ", crate::ops::method_link!("crate::Tensor::", $name),
+                    $(", ", crate::ops::method_link!("crate::Tensor::", $number),)?
                     $(
-                        ", [`", stringify!($in_place), "`](crate::Tensor::", stringify!($in_place),
-                        "), [`", stringify!($in_place_number), "`](crate::Tensor::",
-                        stringify!($in_place_number), ")",
+                        ", ", crate::ops::method_link!("crate::Tensor::", $in_place),
+                        ", ", crate::ops::method_link!("crate::Tensor::", $in_place_number),
                     )?
                     " |", $first, " |\n",
                 )*)

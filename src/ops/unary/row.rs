@@ -100,12 +100,12 @@ macro_rules! rows {
                 $reference:expr, $gradient:expr;
         )*})*
     ) => {
-        /// A unary operation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum UnaryOp { $($hand,)* $($($op,)*)* }
-
-        impl UnaryOp {
-            pub(crate) const ALL: &[UnaryOp] = &[$(UnaryOp::$hand,)* $($(UnaryOp::$op,)*)*];
+        crate::ops::operation::operations! {
+            /// A unary operation.
+            UnaryOp {
+                $($hand $hand_name $hand_takes $hand_gives,)*
+                $($($op $name $takes $gives,)*)*
+            }
         }
 
         /// The rows, in the order of `UnaryOp::ALL`.
@@ -152,11 +152,12 @@ macro_rules! rows {
             }
 
             $(
-                #[doc = concat!("[`", stringify!($name), "`](Tensor::", stringify!($name), ") in place.")]
+                #[doc = concat!(method_link!("Tensor::", $name), " in place.")]
                 ///
                 /// # Errors
                 ///
-                #[doc = concat!("Those of [`", stringify!($name), "`](Tensor::", stringify!($name), ") and of [`add_`](Tensor::add_).")]
+                #[doc = concat!("Those of ", method_link!("Tensor::", $name), " and of")]
+                /// [`add_`](Tensor::add_).
                 #[track_caller]
                 pub fn $in_place(&self) -> Result<()> {
                     let _method = MadeFor::method(stringify!($in_place));
@@ -170,8 +171,8 @@ macro_rules! rows {
         macro_rules! unary_table {
             $(($page) => {
                 concat!("\n| methods | |\n| --- | --- |\n", $(
-                    "| [`", stringify!($name), "`](crate::Tensor::", stringify!($name), ")",
-                    $(", [`", stringify!($in_place), "`](crate::Tensor::", stringify!($in_place), ")",)?
+                    "| ", crate::ops::method_link!("crate::Tensor::", $name),
+                    $(", ", crate::ops::method_link!("crate::Tensor::", $in_place),)?
                     " |", $first, " |\n",
                 )*)
             };)*

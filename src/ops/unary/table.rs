@@ -13,7 +13,7 @@
 //! from PyTorch's value, by at most `absolute` plus `relative` of the value. An operation by hand
 //! has its method in [`unary`](super), and scalars that the tests use.
 //!
-//! Tests take the rows from `internal::unary_rows`, and the methods from `unary_methods!`.
+//! Tests take the rows from `internal::UNARY_ROWS`, and the methods from `unary_methods!`.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10, PI};
 
@@ -22,6 +22,7 @@ use super::reference::{self as of, Reference::*, SQRT_2};
 use super::row::Gradient::*;
 use super::row::{MaskRule, OfIntegers, UnaryRow, rows};
 use super::rules::{bell, by_gelu_tanh, one_less_square};
+use crate::ops::method_link;
 use crate::ops::operation::{Gives, Takes};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
