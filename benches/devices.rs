@@ -38,8 +38,8 @@ type Case<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 fn main() -> Result<()> {
     let opened = [
-        Gpu::open(Options::from_env().unwrap())?,
-        Gpu::open(Options::from_env().unwrap())?,
+        Gpu::open(Options::from_env()?)?,
+        Gpu::open(Options::from_env()?)?,
     ];
     println!("on two devices of {}", opened[0].caps().name);
     let adopted = [adopt()?, adopt()?];

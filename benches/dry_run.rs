@@ -26,7 +26,7 @@ fn step(gpu: &Gpu, batch: usize) -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     println!("{} ({})", gpu.caps().name, gpu.caps().backend);
     for batch in [1, 8, 64] {
         let start = Instant::now();

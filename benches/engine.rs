@@ -120,7 +120,7 @@ fn main() -> Result<()> {
     })?;
     measure(&gpu)?;
     if !std::env::args().any(|arg| arg == "sim") {
-        measure(&Gpu::open(Options::from_env().unwrap())?)?;
+        measure(&Gpu::open(Options::from_env()?)?)?;
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ fn main() -> Result<()> {
     if std::env::args().any(|arg| arg == "host") {
         return tell_of_host();
     }
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     println!("{} ({})", gpu.caps().name, gpu.caps().backend);
     compare(&gpu)
 }
@@ -132,7 +132,7 @@ fn tell_of_host() -> Result<()> {
         mode: SimMode::SizesOnly,
         ..SimOptions::default()
     };
-    let (gpu, _sim) = Gpu::simulated_with(device, Options::from_env().unwrap())?;
+    let (gpu, _sim) = Gpu::simulated_with(device, Options::from_env()?)?;
     compare(&gpu)?;
     let x = gpu.zeros(&[64], DType::F32)?;
     let w = gpu.zeros(&[64], DType::F32)?.requires_grad()?;

@@ -110,7 +110,7 @@ fn run_resident(gpu: &Gpu) -> Result<Duration> {
 }
 
 fn main() -> Result<()> {
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     println!(
         "on {}: steps a second, the best of {ROUNDS}\n",
         gpu.caps().name

@@ -154,7 +154,7 @@ fn here(gpu: &Gpu, a: &Tensor, b: &Tensor) -> Result<f64> {
 
 fn main() -> Result<()> {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let blas = OpenBlas::open(THREADS)
         .inspect_err(|error| println!("no OpenBLAS: {error}"))
         .ok();

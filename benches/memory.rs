@@ -165,7 +165,7 @@ fn compaction(
 
 /// Replays a trace on its own device. Returns the driver's peak relative to the live peak.
 fn driver_share(trace: &Trace) -> Result<f64, Box<dyn Error>> {
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let held_at_first = gpu
         .memory()
         .stats()

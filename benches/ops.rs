@@ -162,7 +162,7 @@ const PICTURES: [usize; 4] = [8, 64, 56, 56];
 const KERNELS: [usize; 4] = [64, 64, 3, 3];
 
 fn operands() -> Result<Operands> {
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let matrix = |seed| gpu.rand_normal(&SHAPE, 0.0, 1.0, seed, DType::F32);
     let (a, b) = (matrix(1)?, matrix(2)?);
     let mask = a.gt_scalar(0.0)?;

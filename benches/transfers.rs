@@ -153,7 +153,7 @@ fn main() -> Result<()> {
                 reason: "the adapter gave no device".into(),
             }));
     };
-    let opened = Gpu::open(Options::from_env().unwrap())?;
+    let opened = Gpu::open(Options::from_env()?)?;
     let adopted = Gpu::adopt(&adapter, &device, &queue)?;
     println!("{} ({})", opened.caps().name, opened.caps().backend);
     println!("GB/s, and share of memcpy: by hand | own device | adopted device");

@@ -54,7 +54,7 @@ impl Weights {
 fn main() -> Result<()> {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let filter = filter.unwrap_or_default();
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     println!("{}", gpu.caps().name);
     println!(
         "{:<18} {:<10} {:>10} {:>10} {:>8} {:>10}",

@@ -44,7 +44,7 @@ fn main() -> Result {
         return Ok(());
     }
     let is_small = is_given("--small");
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     let caps = gpu.caps();
     println!("{}, {}, {}\n", caps.name, caps.backend, caps.driver);
     let probe = pollster::block_on(Probe::open([&caps.name, &caps.backend], is_small))?;

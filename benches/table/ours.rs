@@ -23,7 +23,7 @@ struct App {
 impl Ours {
     pub(crate) fn open() -> Result<Ours> {
         Ok(Ours {
-            gpu: Gpu::open(Options::from_env().unwrap())?,
+            gpu: Gpu::open(Options::from_env()?)?,
             app: OnceCell::new(),
         })
     }

@@ -62,7 +62,7 @@ pub(crate) fn tell() -> Result<()> {
 
 fn tell_of(speed: Speed) -> Result<()> {
     let open = || {
-        let (gpu, sim) = simulated_card::open(speed, Options::from_env().unwrap())?;
+        let (gpu, sim) = simulated_card::open(speed, Options::from_env()?)?;
         Ok(Device {
             gpu,
             busy_ns: Box::new(move || sim.counters().busy_ns),

@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     if has_word("card") {
         return tell_of_card();
     }
-    let gpu = Gpu::open(Options::from_env().unwrap())?;
+    let gpu = Gpu::open(Options::from_env()?)?;
     println!("{} ({}), {SIZES:?}", gpu.caps().name, gpu.caps().backend);
     if has_word("kernels") {
         return kernels::tell(&gpu);

@@ -97,7 +97,8 @@ impl fmt::Display for AllocError {
                 size_bytes,
             } => write!(
                 f,
-                "{slab:?} has no hole of {size_bytes} bytes at {offset_bytes} for a block of another slab"
+                "{slab:?} has no hole of {size_bytes} bytes at {offset_bytes} for a block of another \
+                     slab"
             ),
             AllocError::SlabSize {
                 size_bytes,

@@ -166,22 +166,23 @@ fn lay_out(
     entries.sort_by_key(|entry| entry.offset_bytes);
     let mut end = 0;
     for entry in &mut entries {
-        let (name, from) = (quoted(&entry.name), entry.offset_bytes);
+        let (from, name) = (entry.offset_bytes, &entry.name);
+        let wrong = |reason: String| wrong(format!("{} {reason}", quoted(name)));
         if !from.is_multiple_of(alignment) {
             return Err(wrong(format!(
-                "{name} begins at byte {from} of the data, which is not aligned to {alignment}"
+                "begins at byte {from} of the data, which is not aligned to {alignment}"
             )));
         }
         if from < end {
             return Err(wrong(format!(
-                "{name} begins at byte {from}, inside another tensor that ends at byte {end}"
+                "begins at byte {from}, inside another tensor that ends at byte {end}"
             )));
         }
         let at = data_at.checked_add(from);
         let ends = at.and_then(|at| at.checked_add(entry.len_bytes));
         if ends.is_none_or(|ends| ends > file_bytes) {
             return Err(wrong(format!(
-                "{name} begins at byte {from} of the data and has {} bytes, beyond the file's \
+                "begins at byte {from} of the data and has {} bytes, beyond the file's \
                  {file_bytes}: it was cut off, or the header is wrong",
                 entry.len_bytes
             )));

@@ -56,8 +56,8 @@ const STEPS: &[Step] = &[
         examples::check),
     ("mpi", "ranks on this machine: sums and training to the bit, bad calls, ranks that die",
         ranks::check),
-    ("serve", "a server under load: batches, a flood beside a quiet tenant, lost devices (the model \
-        is downloaded)",
+    ("serve", "a server under load: batches, a flood beside a quiet tenant, lost devices (the \
+        model is downloaded)",
         serve::check),
     ("top", "`lapidary top` in a terminal, beside a program that trains: numbers, keys, the \
         program's end",

@@ -55,7 +55,8 @@ const STEPS: &[Step] = &[
         adapters::validation),
     ("swiftshader-whole", "the whole suite on SwiftShader",
         adapters::swiftshader_whole),
-    ("mesa-whole", "the suite on the newest lavapipe: cooperative matrices, subgroups of 8, 4 and 16",
+    ("mesa-whole", "the suite on the newest lavapipe: cooperative matrices, subgroups of 8, 4 and \
+        16",
         mesa::whole),
     ("dx12", "every kernel's and the device's tests on DX12, under Wine",
         dx12::check),
@@ -68,7 +69,8 @@ const STEPS: &[Step] = &[
         hlsl::sample_by_dxc),
     ("objects", "examples/objects: tensors in an object store, in memory and in a folder",
         app::objects),
-    ("model", "a real encoder: PyTorch's vectors, small budgets, a search (the model is downloaded)",
+    ("model", "a real encoder: PyTorch's vectors, small budgets, a search (the model is \
+        downloaded)",
         model::check),
     ("serve-long", "ten minutes of load on a server: a flood, long texts, clients that go; nothing \
         grows",

@@ -55,7 +55,8 @@ impl Amount {
 /// ```
 /// use lapidary_core::shares::{Amount, ShareOptions};
 ///
-/// let preview = ShareOptions::guaranteed(64 << 20).with_ceiling(Amount::OfBudget(50)).with_priority(1);
+/// let half = Amount::OfBudget(50);
+/// let preview = ShareOptions::guaranteed(64 << 20).with_ceiling(half).with_priority(1);
 /// assert_eq!(preview.guaranteed, Amount::Bytes(64 << 20));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -331,7 +331,8 @@ fn declare_part(
     for window in 0..windows {
         line!(
             out,
-            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound_name}>;"
+            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: \
+             array<{bound_name}>;"
         );
         *binding += 1;
     }
