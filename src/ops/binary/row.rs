@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 
 #[cfg(any(test, feature = "sim"))]
 use super::reference::Reference;
-use crate::ops::operation::{Gives, Takes};
+#[cfg(any(test, feature = "sim"))]
+use crate::ops::operation::Gives;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Grads};
 use lapidary_core::Result;
@@ -15,8 +16,8 @@ use lapidary_core::Result;
 pub struct BinaryRow {
     /// Also the section of the WGSL.
     pub name: &'static str,
-    pub(crate) takes: Takes,
-    pub(crate) gives: Gives,
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) op: super::BinaryOp,
     pub(super) gradient: Gradient,
     #[cfg(any(test, feature = "sim"))]
     pub(super) reference: Reference,
@@ -32,12 +33,12 @@ pub struct BinaryRow {
 impl BinaryRow {
     /// Does the operation take this type, without a cast to f32?
     pub fn accepts(&self, dtype: lapidary_core::DType) -> bool {
-        self.takes.accepts(dtype)
+        self.op.takes().accepts(dtype)
     }
 
     /// Is the result of floats a float?
     pub fn gives_floats(&self) -> bool {
-        self.takes.accepts(lapidary_core::DType::F32) && self.gives != Gives::Bool
+        self.op.takes().accepts(lapidary_core::DType::F32) && self.op.gives() != Gives::Bool
     }
 
     /// Has it a gradient?
@@ -98,8 +99,8 @@ macro_rules! rows {
         pub static BINARY_ROWS: &[BinaryRow] = &[
             $($(BinaryRow {
                 name: stringify!($name),
-                takes: Takes::$takes,
-                gives: Gives::$gives,
+                #[cfg(any(test, feature = "sim"))]
+                op: BinaryOp::$op,
                 gradient: $gradient,
                 #[cfg(any(test, feature = "sim"))]
                 reference: $reference,
@@ -110,8 +111,8 @@ macro_rules! rows {
             },)*)*
             $(BinaryRow {
                 name: stringify!($hand_name),
-                takes: Takes::$hand_takes,
-                gives: Gives::$hand_gives,
+                #[cfg(any(test, feature = "sim"))]
+                op: BinaryOp::$hand,
                 gradient: ByMethod,
                 #[cfg(any(test, feature = "sim"))]
                 reference: $hand_reference,

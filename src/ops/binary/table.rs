@@ -21,7 +21,6 @@ use super::row::Gradient::*;
 use super::row::{BinaryRow, rows};
 use super::rules::{copysign, of_logs, of_sums, pow};
 use crate::ops::method_link;
-use crate::ops::operation::{Gives, Takes};
 use crate::ops::scalar::Scalar;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;

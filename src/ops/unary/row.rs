@@ -3,7 +3,8 @@
 
 #[cfg(any(test, feature = "sim"))]
 use super::reference::Reference;
-use crate::ops::operation::{Gives, Takes};
+#[cfg(any(test, feature = "sim"))]
+use crate::ops::operation::Gives;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Result};
 
@@ -12,8 +13,8 @@ use lapidary_core::{DType, Result};
 pub struct UnaryRow {
     /// Also the section of the WGSL.
     pub name: &'static str,
-    pub(crate) takes: Takes,
-    pub(crate) gives: Gives,
+    #[cfg(any(test, feature = "sim"))]
+    pub(super) op: super::UnaryOp,
     /// None or one.
     pub(super) of_integers: &'static [OfIntegers],
     pub(super) gradient: Gradient,
@@ -37,13 +38,13 @@ impl UnaryRow {
     /// Does the operation take this type, without a cast to f32?
     #[cfg(any(test, feature = "sim"))]
     pub fn accepts(&self, dtype: DType) -> bool {
-        self.takes.accepts(dtype) || self.of_integers(dtype).is_some()
+        self.op.takes().accepts(dtype) || self.of_integers(dtype).is_some()
     }
 
     /// Is the result of floats a float?
     #[cfg(any(test, feature = "sim"))]
     pub fn gives_floats(&self) -> bool {
-        self.takes.accepts(DType::F32) && self.gives != Gives::Bool
+        self.op.takes().accepts(DType::F32) && self.op.gives() != Gives::Bool
     }
 }
 
@@ -112,8 +113,8 @@ macro_rules! rows {
         pub static UNARY_ROWS: &[UnaryRow] = &[
             $(UnaryRow {
                 name: stringify!($hand_name),
-                takes: Takes::$hand_takes,
-                gives: Gives::$hand_gives,
+                #[cfg(any(test, feature = "sim"))]
+                op: UnaryOp::$hand,
                 of_integers: &[],
                 gradient: $hand_gradient,
                 #[cfg(any(test, feature = "sim"))]
@@ -125,8 +126,8 @@ macro_rules! rows {
             },)*
             $($(UnaryRow {
                 name: stringify!($name),
-                takes: Takes::$takes,
-                gives: Gives::$gives,
+                #[cfg(any(test, feature = "sim"))]
+                op: UnaryOp::$op,
                 of_integers: &[$($of_integers)?],
                 gradient: $gradient,
                 #[cfg(any(test, feature = "sim"))]

@@ -23,7 +23,6 @@ use super::row::Gradient::*;
 use super::row::{MaskRule, OfIntegers, UnaryRow, rows};
 use super::rules::{bell, by_gelu_tanh, one_less_square};
 use crate::ops::method_link;
-use crate::ops::operation::{Gives, Takes};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::Result;
