@@ -180,7 +180,7 @@ pub(super) async fn read_in_place(
         }
     }
     let deliver = |bytes: &[u8]| reading.deliver(bytes);
-    if let Err(error) = pass.until(look(pass, place, piece, deliver)).await? {
+    if let Err(error) = pass.unless_lost(look(pass, place, piece, deliver).await)? {
         reading.fail(refusal("to map a slab", error));
     }
     // The read has run here, so its command goes.

@@ -48,7 +48,7 @@ impl Pass {
     /// was left behind before stays so.
     pub(super) async fn execute_above(&self, above: i8, amid: Amid) -> Result<()> {
         if self.diagnostics().is_some() {
-            make_gear::prepare_diagnose(self).await?;
+            Box::pin(make_gear::prepare_diagnose(self)).await?;
         }
         let before = self.lock().queue.swap_runs(Runs {
             least_priority: above.saturating_add(1),
@@ -110,7 +110,7 @@ impl Pass {
         self.outside.allow_asking();
         let has_shares = lending::note_lending(self);
         if self.diagnostics().is_some() {
-            make_gear::prepare_diagnose(self).await?;
+            Box::pin(make_gear::prepare_diagnose(self)).await?;
         }
         if self.outside.must_shrink() {
             self.for_memory(None, shrink::shrink(self)).await?;
@@ -222,7 +222,7 @@ impl Pass {
 
     /// Meets the need of the command at the head of the queue, or fails it.
     async fn meet(&self, need: Need) -> Result<()> {
-        match need {
+        let met = match need {
             Need::Submit => {
                 self.submit()?;
                 self.wait_if_lower().await?;
@@ -233,50 +233,57 @@ impl Pass {
                         compact::compact_pass(self, Heap::Host, u64::MAX).await?;
                     }
                 }
+                Ok(())
             }
             Need::Room(storage) => {
                 let before = refused::refused_again(&mut self.lock(), &storage);
-                let made = match before {
+                match before {
                     Some(error) => Err(error),
                     None => {
                         let made = reclaim::make_room(self, &storage).await?;
                         made.inspect_err(|error| refused::note(&mut self.lock(), &storage, error))
                     }
-                };
-                leave_behind_on_error(self, made).await?;
+                }
             }
             Need::Restore(storage) => {
                 let brought = restore::restore(self, &storage);
-                let brought = self.for_return(&storage, brought).await?;
-                leave_behind_on_error(self, brought).await?;
+                self.for_return(&storage, brought).await?
             }
             Need::ReadEvicted(storage, reading, piece) => {
                 restore::read_evicted(self, &storage, &reading, piece).await?;
                 self.delivered();
+                Ok(())
             }
-            Need::Words(words) => pick::read_words(&mut self.lock(), words),
-            Need::Rows(wanted) => {
-                let picked = pick_rows::pick_rows(self, &wanted).await?;
-                leave_behind_on_error(self, picked).await?;
+            Need::Words(words) => {
+                pick::read_words(&mut self.lock(), words);
+                Ok(())
             }
+            Need::Rows(wanted) => Box::pin(pick_rows::pick_rows(self, &wanted)).await?,
             Need::Pipeline {
                 program,
                 key,
                 params_bytes,
             } => {
                 provide_pipeline(self, &program, key, params_bytes).await?;
+                Ok(())
             }
             Need::Readback(storage, size_bytes) => {
-                let provided = provide_readback(self, &storage, size_bytes).await?;
-                leave_behind_on_error(self, provided).await?;
+                provide_readback(self, &storage, size_bytes).await?
             }
-            Need::Answers => answers::collect(self).await?,
+            Need::Answers => {
+                answers::collect(self).await?;
+                Ok(())
+            }
             Need::Direct(reading, piece, place) => {
                 direct::read_in_place(self, &reading, piece, place).await?;
                 self.delivered();
+                Ok(())
             }
+        };
+        match met {
+            Ok(()) => Ok(()),
+            Err(error) => Box::pin(leave_behind(self, error)).await,
         }
-        Ok(())
     }
 }
 
@@ -293,7 +300,7 @@ async fn provide_readback(
         pass.for_memory(Some(storage), way)
     };
     loop {
-        match pass.until(pass.readbacks.provide(size_bytes)).await? {
+        match pass.unless_lost(pass.readbacks.provide(size_bytes).await)? {
             Ok(()) => return Ok(Ok(())),
             Err(DriverError::OutOfMemory | DriverError::OverBudget) if make_way(tries).await? => {
                 tries += 1;
@@ -317,7 +324,7 @@ async fn provide_pipeline(
     params_bytes: u32,
 ) -> Result<()> {
     let desc = describe::describe(program, &key, params_bytes, pass.driver.caps());
-    let made = match pass.until(pass.driver.create_pipeline(desc)).await? {
+    let made = match pass.unless_lost(pass.driver.create_pipeline(desc).await)? {
         Ok(pipeline) => Ok(pipeline),
         // Only errors of the kernel itself are cached, because they would occur again.
         Err(DriverError::Invalid(message)) => Err(Arc::new(Error::driver(
@@ -340,8 +347,7 @@ async fn provide_pipeline(
 }
 
 /// Leaves the command at the head of the queue behind if there was no room for it.
-async fn leave_behind_on_error(pass: &Pass, made: Result<()>) -> Result<()> {
-    let Err(error) = made else { return Ok(()) };
+async fn leave_behind(pass: &Pass, error: Error) -> Result<()> {
     if !matches!(error, Error::OutOfMemory(_)) || !shrink::was_lowered(pass).await? {
         pass.lock().head_failed(error);
     }

@@ -89,7 +89,7 @@ pub(super) async fn create_slab(pass: &Pass, growth: &Growth) -> Result<Option<S
     };
     let label = "lapidary slab in the host's memory";
     let created = pass.driver.create_host_slab(slab_bytes, label);
-    let created = pass.until(created).await?;
+    let created = pass.unless_lost(created.await)?;
     let Ok(buffer) = created else {
         if let Some(heap) = &mut pass.lock().memory.heap {
             heap.refused();

@@ -104,11 +104,10 @@ impl Pass {
         Ok(engine.execution_lock()?.lock().await)
     }
 
-    /// Awaits something of the driver, and returns an error if the device is lost then.
-    pub(super) async fn until<T>(&self, done: impl Future<Output = T>) -> Result<T> {
-        let result = done.await;
+    /// What the driver answered, or an error if the device is lost by now.
+    pub(super) fn unless_lost<T>(&self, answer: T) -> Result<T> {
         self.check_lost()?;
-        Ok(result)
+        Ok(answer)
     }
 
     /// Meets a need for memory. What the pass waits for meanwhile counts, also for the maker of the

@@ -430,7 +430,7 @@ async fn create_least(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Erro
             slab_bytes,
             ..growth
         };
-        match pass.until(compact::create_planned(pass, &smaller)).await? {
+        match pass.unless_lost(compact::create_planned(pass, &smaller).await)? {
             Ok(_) => break,
             Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
             Err(error) => return Ok(Some(refusal("a slab", error))),

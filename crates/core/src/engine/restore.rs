@@ -361,7 +361,7 @@ pub(super) async fn read_evicted(
     // Earlier pieces of the reading come first, and their bytes may still be on their way.
     pass.submit()?;
     while reading.next_signal().is_some() && reading.failure().is_none() {
-        if let Err(error) = pass.until(pass.readbacks.take_in(reading)).await? {
+        if let Err(error) = pass.unless_lost(pass.readbacks.take_in(reading).await)? {
             reading.fail(refusal("a read", error));
         }
     }

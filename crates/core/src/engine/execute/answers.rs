@@ -38,7 +38,7 @@ pub(crate) async fn look_over(pass: &Pass) -> Result<()> {
         if some.is_empty() {
             break;
         }
-        if let Err(error) = pass.until(look_at_groups(pass, some)).await? {
+        if let Err(error) = pass.unless_lost(look_at_groups(pass, some).await)? {
             // There is no memory for the check now. The next execution pass tries again.
             if let Some(diagnose) = &mut pass.lock().diagnose {
                 diagnose.note_missed(&format!("{error:?}"));
@@ -86,7 +86,7 @@ pub(super) async fn collect(pass: &Pass) -> Result<()> {
     if used == 0 {
         return Ok(());
     }
-    let answers = pass.until(read_answers(pass, used)).await?;
+    let answers = pass.unless_lost(read_answers(pass, used).await)?;
     let found = diagnose::answered(&mut pass.lock(), answers);
     found
         .into_iter()

@@ -19,7 +19,7 @@ pub(super) async fn prepare_diagnose(pass: &Pass) -> Result<()> {
     };
     // A pass cannot go on without them. Outputs of kernels begin full of the pattern, so values
     // would be wrong and not only unchecked.
-    let made = pass.until(make_gear(pass, wants)).await?;
+    let made = pass.unless_lost(make_gear(pass, wants).await)?;
     made.map_err(|error| {
         Error::driver(
             "memory for the diagnostics",

@@ -33,7 +33,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
         }) => (reading.clone(), words.clone()),
         _ => return Ok(Ok(())),
     };
-    let taken_in = pass.until(read::take_in(pass, &reading)).await?;
+    let taken_in = pass.unless_lost(read::take_in(pass, &reading).await)?;
     // They also stay in the state: if the device is lost below, the next pass comes here again.
     let words = words.lock().clone();
     let picked = match taken_in {
@@ -48,7 +48,7 @@ pub(super) async fn pick_rows(pass: &Pass, wanted: &Rows) -> Result<Result<()>> 
     let (mut at, mut rest, mut watch) = (0, &picked[..], pass.stopwatch());
     while !rest.is_empty() {
         let staged = restore::stage_restore(pass, result, rest, &mut watch);
-        let (region, taken) = match pass.until(staged).await? {
+        let (region, taken) = match pass.unless_lost(staged.await)? {
             Ok(staged) => staged,
             Err(error) => {
                 pick::pick_nothing(&mut pass.lock());

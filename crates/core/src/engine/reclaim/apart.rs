@@ -217,7 +217,7 @@ async fn create_slab_for(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         return Ok(false);
     };
     growth.slab_bytes = growth.least_bytes;
-    let created = pass.until(compact::create_planned(pass, &growth)).await?;
+    let created = pass.unless_lost(compact::create_planned(pass, &growth).await)?;
     Ok(created.is_ok())
 }
 

@@ -87,10 +87,12 @@ pub(super) fn carry_out<'a>(
                         return Ok(Outcome::NoSlab);
                     }
                 }
-                Step::Create(growth) => match pass.until(create_planned(pass, growth)).await? {
-                    Ok(slab) => created = Some(slab),
-                    Err(error) => return Ok(no_slab(error)),
-                },
+                Step::Create(growth) => {
+                    match pass.unless_lost(create_planned(pass, growth).await)? {
+                        Ok(slab) => created = Some(slab),
+                        Err(error) => return Ok(no_slab(error)),
+                    }
+                }
                 Step::MoveToNew {
                     block,
                     offset_bytes,

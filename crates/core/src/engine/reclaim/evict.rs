@@ -190,7 +190,7 @@ pub(super) async fn evict_victims(
             continue;
         }
         let evicted = evict_in_place(pass, started, whom.claimer());
-        if matches!(pass.until(evicted).await?, Ok(true)) {
+        if matches!(pass.unless_lost(evicted.await)?, Ok(true)) {
             freed_bytes += size_bytes;
         }
     }
@@ -204,7 +204,10 @@ pub(super) async fn evict_victims(
     }
     for eviction in evictions {
         let size_bytes = eviction.victim.storage.size_bytes();
-        if matches!(pass.until(finish_eviction(pass, eviction)).await?, Ok(true)) {
+        if matches!(
+            pass.unless_lost(finish_eviction(pass, eviction).await)?,
+            Ok(true)
+        ) {
             freed_bytes += size_bytes;
         }
     }
@@ -308,7 +311,7 @@ fn record<'a>(pass: &'a Pass, eviction: &'a mut PendingEviction) -> BoxFuture<'a
                     break buffer;
                 }
                 pass.submit()?;
-                if let Err(error) = pass.until(pass.readbacks.provide(size_bytes)).await? {
+                if let Err(error) = pass.unless_lost(pass.readbacks.provide(size_bytes).await)? {
                     copy.reading.fail(refusal("a read-back buffer", error));
                     return Ok(false);
                 }
@@ -338,7 +341,7 @@ async fn available_piece_bytes(pass: &Pass, len_bytes: u64) -> Result<Option<u64
         is_submitted = true;
     }
     loop {
-        let provided = pass.until(pass.readbacks.provide(piece_bytes)).await?;
+        let provided = pass.unless_lost(pass.readbacks.provide(piece_bytes).await)?;
         if provided.is_ok() {
             return Ok(Some(piece_bytes));
         }
@@ -372,7 +375,7 @@ pub(super) async fn finish_eviction(pass: &Pass, mut eviction: PendingEviction) 
             pass.submit()?;
             continue;
         }
-        if let Err(error) = pass.until(pass.readbacks.take_in(&copy.reading)).await? {
+        if let Err(error) = pass.unless_lost(pass.readbacks.take_in(&copy.reading).await)? {
             copy.reading.cancel();
             return Err(refusal("a read", error));
         }

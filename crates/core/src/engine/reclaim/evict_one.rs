@@ -75,7 +75,7 @@ async fn try_evict(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
         else {
             return Err(pinned());
         };
-        match pass.until(evict_to(pass, one, tier)).await? {
+        match pass.unless_lost(evict_to(pass, one, tier).await)? {
             Err(error) if tier != Tier::Disk => {
                 let is_tiers = matches!(error, Error::Store(_) | Error::Option { .. });
                 if !is_tiers {

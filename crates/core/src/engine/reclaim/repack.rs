@@ -130,7 +130,7 @@ pub(super) async fn new_block(
             slab_bytes: growth.least_bytes,
             ..growth
         };
-        match pass.until(compact::create_planned(pass, &least)).await? {
+        match pass.unless_lost(compact::create_planned(pass, &least).await)? {
             Ok(_) => is_created = true,
             Err(_) if freed(pass) == freed_before => return Ok(None),
             Err(_) => {}

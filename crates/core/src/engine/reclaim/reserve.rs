@@ -33,7 +33,7 @@ pub(crate) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
                 _ => return Ok(reserved_bytes),
             }
         };
-        match pass.until(compact::create_planned(pass, &growth)).await? {
+        match pass.unless_lost(compact::create_planned(pass, &growth).await)? {
             Ok(_) => {}
             Err(DriverError::OutOfMemory | DriverError::OverBudget) => {
                 return Ok(pass.lock().memory.slabs.reserved_bytes());

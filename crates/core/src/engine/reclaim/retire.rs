@@ -50,7 +50,7 @@ pub(super) fn wait_would_help(pass: &Pass) -> bool {
 pub(super) async fn wait_for_all(pass: &Pass) -> Result<u64> {
     let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
     pass.submit()?;
-    let _ = pass.until(pass.wait_idle()).await?;
+    let _ = pass.unless_lost(pass.wait_idle().await)?;
     arrivals::take_in_arrived(pass);
     shed_caches(pass)?;
     let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
@@ -66,7 +66,7 @@ pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         let before_bytes = pass.driver.ledger().levels().reserved_bytes.now;
         pass.submit()?;
         // If the wait is impossible, the request finds no memory again and fails with that error.
-        let _ = pass.until(pass.wait_idle()).await?;
+        let _ = pass.unless_lost(pass.wait_idle().await)?;
         let after_bytes = pass.driver.ledger().levels().reserved_bytes.now;
         Ok(before_bytes.saturating_sub(after_bytes))
     })

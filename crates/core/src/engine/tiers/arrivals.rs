@@ -72,8 +72,7 @@ pub(crate) async fn wait_for_block(pass: &Pass) -> Result<bool> {
     pass.submit()?;
     while !one.reading.is_done() && one.reading.failure().is_none() {
         if pass
-            .until(pass.readbacks.take_in(&one.reading))
-            .await?
+            .unless_lost(pass.readbacks.take_in(&one.reading).await)?
             .is_err()
         {
             one.reading.cancel();

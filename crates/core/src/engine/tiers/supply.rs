@@ -80,7 +80,7 @@ impl<'a> Supply<'a> {
         }
         let refused = |error| refusal("to map a slab in the host's memory", error);
         let mapping = Mapped::begin(pass, MapMode::Read, place.at(0), storage.size_bytes());
-        let mapped = pass.until(mapping).await?.map_err(refused)?;
+        let mapped = pass.unless_lost(mapping.await)?.map_err(refused)?;
         supply.mapped = Some((place, mapped));
         Ok(supply)
     }
