@@ -18,13 +18,12 @@ impl Memory {
         let slot = self.slots.at_mut(index);
         let is_back = slot.copies.is_some();
         (slot.tag, slot.share) = (tag, storage.share());
-        let (number, bytes, share) = (slot.number, slot.size_bytes, slot.share);
-        if share != ShareId::MAIN {
-            self.shares.gained(share, granted_bytes, is_back);
+        if slot.share != ShareId::MAIN {
+            self.shares.gained(slot.share, granted_bytes, is_back);
         }
-        let slot = self.slots.at(index);
         (self.census).gained(class, slot, granted_bytes, is_back);
         if self.events.is_on() {
+            let (number, bytes) = (slot.number, slot.size_bytes);
             let offset_bytes = place.offset_bytes;
             self.events.push(match is_back {
                 true => Event::Restore {
@@ -44,7 +43,7 @@ impl Memory {
             });
         }
         if self.canaries.is_on() {
-            self.canaries.came(self.slots.at(index), &self.slabs);
+            self.canaries.came(slot, &self.slabs);
         }
         if self.watermarks.has_any() {
             let device_bytes = self.slabs.live_bytes();
@@ -73,7 +72,6 @@ impl Memory {
             let device_bytes = self.slabs.live_bytes();
             (self.watermarks).falls(share, granted_bytes, device_bytes, &self.shares);
         }
-        let slot = self.slots.at(index);
         (self.census).lost(class, slot, granted_bytes, to.is_some());
         if self.events.is_on() {
             self.events.push(match to {
