@@ -482,6 +482,30 @@ fn cold_blocks_of_a_full_heap_go_on_to_the_disk_before_their_room_is_needed() {
 }
 
 #[test]
+fn blocks_go_on_to_the_disk_before_their_room_is_needed_beside_one_that_is_too_large_for_it() {
+    let budget = Budget {
+        // A read-back has at most half of it.
+        staging_bytes: Some(MIB),
+        ..beside_a_disk(4 * MIB)
+    };
+    let (gpu, sim) = open(budget, options());
+    // What nobody will use again is copied on first.
+    let large = gpu.full(&[24 * LEN], 7, DType::F32).unwrap();
+    gpu.flush().unwrap();
+    let tensors = filled_in_steps(&gpu, 300, || gpu.flush().unwrap());
+    gpu.flush().unwrap();
+    let stats = gpu.memory().stats();
+    assert_eq!(large.residency(), Residency::Host);
+    assert!(large.size_bytes() > MIB, "{stats}");
+    assert!(stats.spilled_bytes.now > 8 * MIB, "{stats}");
+    assert_eq!(stats.waits().host.times, 0, "{stats}");
+    check(&tensors);
+    assert_eq!(large.to_vec::<f32>().unwrap(), vec![7.0; 24 * LEN]);
+    drop((tensors, large));
+    ended(gpu, &sim);
+}
+
+#[test]
 fn what_is_in_two_places_makes_way_on_the_disk_for_what_the_heap_cannot_take() {
     let budget = Budget {
         staging_bytes: Some(2 * MIB),

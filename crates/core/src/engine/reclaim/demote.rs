@@ -50,10 +50,10 @@ pub(super) async fn demote_ahead(pass: &Pass, outlook: &Outlook, evicted_bytes: 
             // It would go in parts, and a pass would have to go on with each.
             continue;
         }
-        if !copy_on(pass, block).await? {
-            break;
+        // A smaller one may go where this one does not.
+        if copy_on(pass, block).await? {
+            missing_bytes = missing_bytes.saturating_sub(size_bytes);
         }
-        missing_bytes = missing_bytes.saturating_sub(size_bytes);
     }
     // The device begins to copy, so that nobody waits for the bytes later.
     pass.submit()
@@ -72,8 +72,8 @@ fn coldest(state: &State, outlook: &Outlook) -> Vec<Candidate> {
     blocks
 }
 
-/// Records the copy of a block, and leaves it under way. `false` if it would have to wait, or no
-/// tier takes it.
+/// Records the copy of a block, and leaves it under way. `false` if it would have to wait, as what
+/// is larger than the read-back buffers, or if no tier takes it.
 async fn copy_on(pass: &Pass, block: Candidate) -> Result<bool> {
     if block.storage.len_bytes() > pass.readbacks.room_bytes() {
         return Ok(false);
