@@ -87,11 +87,11 @@ fn show_heap() -> lapidary::Result<()> {
         tensor.evict()?;
         gpu.notify_lost("this example says so");
         let recovered = gpu.reopen()?;
-        let outcome = match recovered.kept {
-            0 => "is gone, as the heap in the host's memory was the device's",
-            _ => "is there",
+        let outcome = match recovered.gone_with_heap_bytes {
+            0 => "it is there".to_owned(),
+            bytes => format!("{} are gone with the device's heap", Bytes(bytes)),
         };
-        println!("  host_heap {host_heap}: it {outcome}");
+        println!("  host_heap {host_heap}: {outcome}");
     }
     println!();
     Ok(())

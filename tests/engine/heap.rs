@@ -266,6 +266,8 @@ fn what_is_in_the_heap_is_lost_with_the_device_unless_the_app_forbids_the_heap()
         assert!(gpu.flush().is_err());
         let recovered = gpu.reopen().unwrap();
         assert_eq!(recovered.kept, u64::from(!host_heap));
+        let in_heap_bytes = if host_heap { 4 * LEN as u64 } else { 0 };
+        assert_eq!(recovered.gone_with_heap_bytes, in_heap_bytes);
         assert_eq!(
             recovered.gone.len(),
             usize::from(host_heap),

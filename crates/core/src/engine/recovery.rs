@@ -1,9 +1,9 @@
 //! Reopening after a device loss: a new device, and the storages that survive.
 //!
-//! A storage with a copy in the host's memory, in a store, on disk or at a source counts as
-//! evicted. It is restored when a command needs it. A storage that was only on the device is
-//! poisoned. Commands that had not run stay queued. They run on the new device if their operands
-//! survived.
+//! A storage with a copy in memory of the host alone, in a store, on disk or at a source counts as
+//! evicted. It is restored when a command needs it. A storage that was only on the device, or in
+//! the heap that the device addresses, is poisoned. Commands that had not run stay queued. They run
+//! on the new device if their operands survived.
 
 use std::sync::Arc;
 

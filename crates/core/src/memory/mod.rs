@@ -98,9 +98,13 @@ pub struct Recovered {
     pub kept_bytes: u64,
     /// Number of storages with these bytes; views share one.
     pub kept: u64,
-    /// Storages that were only on the device: the tag and the bytes of each. They are
-    /// [`Poisoned`](Error::Poisoned) until they are written again.
+    /// Storages whose bytes were nowhere but on the device, or in a heap of the host's memory that
+    /// it addresses: the tag and the bytes of each. They are [`Poisoned`](Error::Poisoned) until
+    /// they are written again.
     pub gone: Vec<(String, u64)>,
+    /// The bytes of [`gone`](Self::gone) that were evicted to such a heap:
+    /// [`Options::host_heap`](crate::Options::host_heap).
+    pub gone_with_heap_bytes: u64,
 }
 
 /// All storages of one engine.
@@ -422,7 +426,9 @@ impl Memory {
         self.shares.all_lost();
         self.census.device_gone();
         self.events.push(Event::Reopened);
-        let (mut recovered, mut lost) = (Recovered::default(), self.slots.leave_device());
+        let (mut recovered, mut lost) = (Recovered::default(), self.slots.lose_heap());
+        recovered.gone_with_heap_bytes = lost.iter().map(|storage| storage.len_bytes()).sum();
+        lost.extend(self.slots.leave_device());
         // A storage that would be computed from a lost one is lost too, and so on.
         loop {
             lost.extend(self.slots.not_computable());

@@ -285,7 +285,7 @@ impl Slots {
 
     /// The device is lost, and the heap in the host's memory with it. Returns the storages that
     /// were evicted to it and have no other copy.
-    pub(super) fn lose_heap(&mut self) -> Vec<Arc<Storage>> {
+    pub(in crate::memory) fn lose_heap(&mut self) -> Vec<Arc<Storage>> {
         let mut lost = Vec::new();
         for slot in &mut self.table {
             let Some(copies) = &mut slot.copies else {
