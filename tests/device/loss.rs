@@ -1,7 +1,7 @@
 //! The device is lost during use: every call says so, nothing hangs, nothing panics.
 
 use lapidary::interop::Access;
-use lapidary::{DType, Error, Gpu, Result, Tensor};
+use lapidary::{DType, Error, Gpu, Options, Result, Tensor};
 
 use super::app::App;
 use super::{gpu, ramp};
@@ -124,7 +124,11 @@ fn a_loss_ends_the_waits_of_other_threads() -> Result<()> {
 
 #[test]
 fn commands_for_a_device_that_was_replaced_meanwhile_are_not_submitted() -> Result<()> {
-    let gpu = gpu();
+    // What is evicted outlives the device.
+    let gpu = Gpu::open(Options {
+        host_heap: Some(false),
+        ..Options::from_env()?
+    })?;
     let x = gpu.tensor(&ramp(0, 1 << 16), &[1 << 16])?;
     x.evict()?;
     let version = x.version();
