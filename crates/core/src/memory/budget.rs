@@ -50,7 +50,8 @@ pub struct Budget {
     /// traffic: callbacks, releasing empty slabs, moving blocks together.
     pub soft_device_bytes: Option<u64>,
     /// The part of the device's limit that is for staging, in bytes: uploads, reads, evictions and
-    /// restores. `None`: 1/32 of the limit, at most 128 MiB.
+    /// restores. These buffers count here wherever the driver puts them. `None`: 1/32 of the limit,
+    /// at most 128 MiB.
     pub staging_bytes: Option<u64>,
     /// Most bytes of the host's memory for evicted buffers; 0 for none. Slabs of a heap there
     /// ([`Options::host_heap`](crate::Options::host_heap)) count whole. What is read ahead of need

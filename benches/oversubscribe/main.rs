@@ -13,8 +13,11 @@
 //! kernels, and of the restored bytes at the rate of the file. Below 1 reads of the file are hidden
 //! behind the rest. Without memory of the host nothing is read ahead of need: that shows what reads
 //! ahead are worth.
+//!
+//! At last an adapter runs with a heap in the host's memory that is full: [`below_the_heap`].
 
-#[path = "simulated/card.rs"]
+mod below_the_heap;
+#[path = "../simulated/card.rs"]
 mod simulated_card;
 
 use std::sync::Mutex;
@@ -79,7 +82,7 @@ fn main() -> Result<()> {
             tell(speed, &free, factor, kept)?;
         }
     }
-    Ok(())
+    below_the_heap::tell()
 }
 
 fn tell(speed: Speed, free: &Pass, factor: u64, kept: Kept) -> Result<()> {
