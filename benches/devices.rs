@@ -1,7 +1,7 @@
 //! Several devices: copies between them, sums over them, and training on all of them.
 //!
 //! ```text
-//! cargo bench --bench devices --features sim
+//! cargo bench --bench devices
 //! ```
 //!
 //! Copies and sums run on two devices of the default adapter. On opened devices the host sees the

@@ -1,7 +1,7 @@
 //! The cost on the host: creating and dropping a tensor, recording and encoding a small operation.
 //!
 //! ```text
-//! cargo bench --features sim --bench engine [-- sim] [PART OF A NAME]
+//! cargo bench --bench engine [-- sim] [PART OF A NAME]
 //! ```
 //!
 //! First on the simulated device (sizes only, so the driver does little), then on the adapter,

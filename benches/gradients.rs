@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench gradients
-//! cargo bench --bench gradients --features sim -- host    # the host's part, on a simulated device
+//! cargo bench --bench gradients -- host    # the host's part, on a simulated device
 //! ```
 //!
 //! Steps a second of a perceptron with two layers, and the share of the speed by hand. Both run in
@@ -18,9 +18,7 @@ const SIZES: [(usize, usize, usize, usize); 2] = [(64, 784, 128, 10), (256, 784,
 const STEPS: u32 = 20;
 const ROUNDS: u32 = 8;
 const RATE: f64 = 0.05;
-#[cfg(feature = "sim")]
 const CHAIN: u32 = 1000;
-#[cfg(feature = "sim")]
 const CHAINS: u32 = 60;
 
 struct Network {
@@ -125,7 +123,6 @@ fn main() -> Result<()> {
 }
 
 /// A device whose work takes no time.
-#[cfg(feature = "sim")]
 fn tell_of_host() -> Result<()> {
     use lapidary::sim::{SimMode, SimOptions};
     let device = SimOptions {
@@ -142,15 +139,8 @@ fn tell_of_host() -> Result<()> {
     Ok(())
 }
 
-#[cfg(not(feature = "sim"))]
-fn tell_of_host() -> Result<()> {
-    println!("The host's part needs `--features sim`.");
-    Ok(())
-}
-
 /// The time of an operation in a chain whose values are all kept, recorded and under `no_grad`.
 /// That includes the drop of what was recorded.
-#[cfg(feature = "sim")]
 fn tell_of_operation(
     gpu: &Gpu,
     name: &str,

@@ -1,8 +1,8 @@
 //! Evicting and recomputing in small graphs, beside the best that is possible.
 //!
 //! ```text
-//! cargo bench --bench recompute --features sim
-//! cargo bench --bench recompute --features sim -- halves    # seven graphs in half the memory
+//! cargo bench --bench recompute
+//! cargo bench --bench recompute -- halves    # seven graphs in half the memory
 //! ```
 //!
 //! A training step of a perceptron on simulated devices, in part of the memory that it wants. The

@@ -1,7 +1,7 @@
 //! Weights larger than the memory, on a simulated graphics card behind PCIe.
 //!
 //! ```text
-//! cargo bench --bench oversubscribe --features sim
+//! cargo bench --bench oversubscribe
 //! ```
 //!
 //! The work is that of `examples/oversubscribe`: `x = tanh(x · W)` through 32 weights of 16 MiB,

@@ -4,13 +4,12 @@
 //! ```text
 //! cargo bench --bench shares
 //! LAPIDARY_CONTENDED_S=5 cargo bench --bench shares   # instead of the 60 s in which shares compete
-//! cargo bench --bench shares --features sim -- card    # a guarantee on a simulated card
+//! cargo bench --bench shares -- card    # a guarantee on a simulated card
 //! ```
 //!
 //! Rows that are compared run in turns, so that noise hits all of them.
 
 mod claim;
-#[cfg(feature = "sim")]
 #[path = "../simulated/card.rs"]
 mod simulated_card;
 
@@ -63,7 +62,6 @@ fn open(budget_bytes: Option<u64>) -> Result<Gpu> {
 }
 
 /// A guarantee that comes back on a simulated card behind PCIe.
-#[cfg(feature = "sim")]
 fn tell_of_card() -> Result<()> {
     use lapidary::sim::Speed;
 
@@ -81,12 +79,6 @@ fn tell_of_card() -> Result<()> {
         "  ratio                      {:>7.2}",
         taken.as_secs_f64() / copies_s
     );
-    Ok(())
-}
-
-#[cfg(not(feature = "sim"))]
-fn tell_of_card() -> Result<()> {
-    println!("The word `card` needs `--features sim`.");
     Ok(())
 }
 

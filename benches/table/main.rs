@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo xtask bench                 # all of it, as a table and as Markdown
-//! cargo bench --features sim --bench table -- [--json] [--list] [PART OF A NAME]…
+//! cargo bench --bench table -- [--json] [--list] [PART OF A NAME]…
 //! ```
 //!
 //! Rounds alternate between lapidary and the cores (OpenBLAS, loops over all cores, memcpy), and

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo bench --bench training [-- kernels]    # only where the time goes
-//! cargo bench --bench training --features sim -- card    # the budgets on a simulated card
+//! cargo bench --bench training -- card    # the budgets on a simulated card
 //! PATH=/folder/of/a/venv/bin:$PATH cargo bench --bench training     # with PyTorch 2.5.1 in it
 //! ```
 //!
@@ -12,18 +12,15 @@
 //! run in turns, so that noise hits each; the best of each counts.
 
 mod budgets;
-#[cfg(feature = "sim")]
 mod card;
 mod kernels;
 mod model;
-#[cfg(feature = "sim")]
 #[path = "../simulated/card.rs"]
 mod simulated_card;
 
 use lapidary::adapter::AdapterKind;
 use lapidary::{Gpu, Options, Result};
 
-#[cfg(feature = "sim")]
 use card::tell as tell_of_card;
 use model::Sizes;
 
@@ -51,12 +48,6 @@ fn main() -> Result<()> {
     drop(gpu);
     let peak_bytes = budgets::compare(|| Gpu::open(Options::from_env().unwrap()))?;
     beside_pytorch(peak_bytes, if is_software { "cpu" } else { "cuda" });
-    Ok(())
-}
-
-#[cfg(not(feature = "sim"))]
-fn tell_of_card() -> Result<()> {
-    println!("The word `card` needs `--features sim`.");
     Ok(())
 }
 
