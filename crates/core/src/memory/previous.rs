@@ -7,6 +7,9 @@ use super::place::Place;
 use super::share::ShareId;
 use super::slabs::Slab;
 
+/// The most blocks to clear that moves leave behind them.
+const MOST_UNCLEAN: usize = 64;
+
 /// Bytes of a slab that were handed out since it was created, and the share that they went to.
 #[derive(Clone, Copy, Debug)]
 struct Range {
@@ -173,17 +176,20 @@ impl Previous {
         ranges.is_some_and(|ranges| !ranges.unclean.is_empty())
     }
 
-    /// Does a block to clear lie within `size_bytes` from one of these places on?
+    /// Must blocks be cleared before a move of `size_bytes` between these places? That is so if one
+    /// of them lies there, or if they are many: each move looks through them.
     #[inline]
     pub(crate) fn is_any_unclean(&self, places: [Place; 2], size_bytes: u64) -> bool {
-        let mut unclean = self.0.iter().flat_map(|ranges| &ranges.unclean);
-        unclean.any(|(one, bytes)| {
-            places.iter().any(|place| {
-                place.buffer == one.buffer
-                    && place.offset_bytes < one.offset_bytes + bytes
-                    && one.offset_bytes < place.offset_bytes + size_bytes
+        let unclean = self.0.as_deref().map_or(&[][..], |ranges| &ranges.unclean);
+        let mut looked_at = unclean.iter();
+        unclean.len() > MOST_UNCLEAN
+            || looked_at.any(|(one, bytes)| {
+                places.iter().any(|place| {
+                    place.buffer == one.buffer
+                        && place.offset_bytes < one.offset_bytes + bytes
+                        && one.offset_bytes < place.offset_bytes + size_bytes
+                })
             })
-        })
     }
 
     /// The host has cleared a block that is free.
