@@ -484,6 +484,31 @@ fn cold_blocks_of_a_full_heap_go_on_to_the_disk_before_their_room_is_needed() {
 }
 
 #[test]
+fn what_the_app_evicts_to_a_full_heap_pushes_older_blocks_on_behind_the_work() {
+    let budget = beside_a_disk(4 * MIB);
+    let (gpu, sim) = open(budget, options());
+    let tensors: Vec<Tensor> = (1..=300_u32)
+        .map(|number| {
+            let tensor = gpu.full(&[LEN], number, DType::F32).unwrap();
+            tensor.evict().unwrap();
+            tensor
+        })
+        .collect();
+    let stats = gpu.memory().stats();
+    assert!(stats.spilled_bytes.now > 8 * MIB, "{stats}");
+    let is_at = |range: std::ops::Range<usize>, place: Residency| {
+        tensors[range].iter().all(|one| one.residency() == place)
+    };
+    assert!(
+        is_at(0..200, Residency::Disk) && is_at(270..300, Residency::Host),
+        "{stats}"
+    );
+    check(&tensors);
+    drop(tensors);
+    ended(gpu, &sim);
+}
+
+#[test]
 fn blocks_go_on_to_the_disk_before_their_room_is_needed_beside_one_that_is_too_large_for_it() {
     let budget = Budget {
         // A read-back has at most half of it.

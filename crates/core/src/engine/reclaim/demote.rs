@@ -23,7 +23,7 @@ use crate::memory::Candidate;
 const MOST_OF_LIMIT: u64 = 8;
 
 /// Copies on what the next evictions will need the room of: as many bytes as the last ones took, or
-/// as the queue will lack.
+/// as the queue will lack. Called after evictions to the heap, also those that the app asks for.
 pub(super) async fn demote_ahead(pass: &Pass, outlook: &Outlook, evicted_bytes: u64) -> Result<()> {
     let limit_bytes = pass.host.limit_bytes();
     if limit_bytes == u64::MAX || !pass.caps().host_heap {

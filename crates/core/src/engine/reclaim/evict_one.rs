@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::ahead;
+use super::demote;
 use super::evict;
 use super::evict_in_place::evict_in_place;
 use super::evict_to_heap::{Moved, evict_to_heap};
+use super::outlook::Outlook;
 use super::refuse;
 use super::shrink;
 use super::victims;
@@ -95,7 +97,11 @@ async fn evict_to(pass: &Pass, mut victim: Candidate, tier: Tier) -> Result<bool
             break;
         }
         match evict_to_heap(pass, &victim).await? {
-            Moved::Away => return Ok(true),
+            Moved::Away => {
+                let outlook = Outlook::new(&pass.lock());
+                demote::demote_ahead(pass, &outlook, victim.storage.size_bytes()).await?;
+                return Ok(true);
+            }
             Moved::NoRoom => break,
             Moved::Changed => pass.error_of(&victim.storage)?,
         }
