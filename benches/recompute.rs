@@ -18,7 +18,7 @@ mod engine;
 mod graph;
 
 use best::Search;
-use engine::{Taken, layer, step, step_of, workspace_bytes};
+use engine::{Taken, has_heap, layer, step, step_of, workspace_bytes};
 use graph::{Graph, HALVED, devices};
 use lapidary::sim::Speed;
 use lapidary::{Result, Tensor};
@@ -152,7 +152,11 @@ fn halves() -> Result<()> {
         ..Speed::default()
     };
     for (name, speed) in [("fast link", fast_link), ("PCIe with costs", card)] {
-        println!("{name}: time in half the memory / the best; with the workspace beside");
+        let heap = if has_heap(speed)? { "a" } else { "no" };
+        println!(
+            "{name}, {heap} heap in the host's memory: time in half the memory / the best; with \
+             the workspace beside"
+        );
         let mut all = [Vec::new(), Vec::new()];
         for widths in HALVED {
             let ratios = halved(Graph { widths }, speed)?;

@@ -6,7 +6,7 @@ mod engine;
 mod graph;
 
 use best::Search;
-use engine::{step, workspace_bytes};
+use engine::{has_heap, step, workspace_bytes};
 use graph::{Graph, HALVED, devices};
 use lapidary::sim::Speed;
 
@@ -22,8 +22,12 @@ const CASES: [(Graph, &[u64]); 2] = [
     (Graph { widths: &[256; 9] }, &[30]),
 ];
 
-/// The most time beside the best.
+/// The most time beside the best, ...
 const MOST: f64 = 1.25;
+
+/// ... and with a heap in the host's memory (`LAPIDARY_HOST_HEAP=on`): there nothing is copied ahead
+/// of need, which one graph in 30 % would use.
+const MOST_WITH_HEAP: f64 = 1.28;
 
 /// The same, on average.
 const MOST_MEAN: f64 = 1.08;
@@ -33,13 +37,17 @@ fn a_step_takes_little_longer_than_the_best_one() {
     let mut ratios = Vec::new();
     for (graph, percentages) in CASES {
         for (device, speed) in devices() {
+            let most = match has_heap(speed).unwrap() {
+                true => MOST_WITH_HEAP,
+                false => MOST,
+            };
             for &percentage in percentages {
                 let [ratio] = compared(graph, device, speed, percentage, [0]);
                 assert!(
                     ratio >= 0.97,
                     "{ratio:.2}: the model of costs is not the engine's"
                 );
-                assert!(ratio <= MOST, "{ratio:.2}");
+                assert!(ratio <= most, "{ratio:.2}");
                 ratios.push(ratio);
             }
         }

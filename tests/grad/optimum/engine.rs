@@ -45,6 +45,11 @@ pub(crate) fn workspace_bytes(graph: Graph, speed: Speed) -> Result<u64> {
     (0..graph.layers()).try_fold(0, |most: u64, layer| Ok(most.max(of_layer(layer)?)))
 }
 
+/// Does the device address a heap in the host's memory?
+pub(crate) fn has_heap(speed: Speed) -> Result<bool> {
+    Ok(simulated(speed)?.0.caps().host_heap)
+}
+
 fn simulated(speed: Speed) -> Result<(Gpu, SimHandle)> {
     Gpu::simulated(SimOptions {
         mode: SimMode::SizesOnly,
