@@ -6,29 +6,23 @@ use std::path::PathBuf;
 
 use pico_args::Arguments;
 
-use crate::apt;
 use crate::driver::ensure_gpu;
-use crate::process::{
-    Context, Result, Shell, cmd, has, lines_of, root, run_persistently, target_dir,
-};
-use crate::steps::nothing_else;
+use crate::packages;
+use crate::process::run_persistently;
+use crate::process::{Context, Result, Shell, cmd, has, lines_of, nothing_else, root, target_dir};
 
 /// For the node of Debian bookworm. It downloads no browser of its own.
 const PLAYWRIGHT: &str = "playwright-core@1.60.0";
 
 /// Runs a script, and returns the last line that it prints. Installs what is missing.
 pub(crate) fn script<A: AsRef<OsStr>>(sh: &Shell, name: &str, args: &[A]) -> Result<String> {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let chromium = || {
-        names
-            .iter()
-            .find_map(|name| cmd!(sh, "which {name}").read().ok())
-    };
-    if chromium().is_none() {
-        apt::install(sh, &["chromium", "fonts-dejavu-core"])?;
+    let which = "which chromium || which chromium-browser || which google-chrome";
+    let chromium = || cmd!(sh, "sh -c {which}").read();
+    if chromium().is_err() {
+        packages::install(sh, "chromium fonts-dejavu-core")?;
     }
-    if !has(sh, "npm", &["--version"]) {
-        apt::install(sh, &["nodejs", "npm"])?;
+    if !has(sh, "npm --version") {
+        packages::install(sh, "nodejs npm")?;
     }
     let chromium = chromium().context("there is no Chromium: install it by hand")?;
     let folder = target_dir().join(PLAYWRIGHT);
@@ -51,11 +45,8 @@ pub(crate) fn pictures(sh: &Shell, args: Arguments) -> Result<()> {
 
 /// Are the pictures those of this version?
 pub(crate) fn check_pictures(sh: &Shell) -> Result<String> {
-    script(
-        sh,
-        "pictures.mjs",
-        &[pages(sh, None)?, root().join("docs"), "--check".into()],
-    )
+    let args = [pages(sh, None)?, root().join("docs"), "--check".into()];
+    script(sh, "pictures.mjs", &args)
 }
 
 /// Opens the pages of a real run, of two compared snapshots, and of a million events.
@@ -68,10 +59,7 @@ pub(crate) fn check_page(sh: &Shell) -> Result<String> {
 fn pages(sh: &Shell, option: Option<&str>) -> Result<PathBuf> {
     ensure_gpu(sh)?;
     let folder = sh.create_dir(target_dir().join("pages"))?;
-    cmd!(
-        sh,
-        "cargo run --release --quiet --example snapshot -- {folder} {option...}"
-    )
-    .run()?;
+    let snapshot = cmd!(sh, "cargo run --release --quiet --example snapshot");
+    snapshot.arg("--").arg(&folder).args(option).run()?;
     Ok(folder)
 }

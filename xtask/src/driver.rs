@@ -7,19 +7,16 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::apt;
-use crate::process::{Result, Shell, bail, cmd, ensure, run_persistently, target_dir};
+use crate::packages;
+use crate::process::{Result, Shell, cmd, ensure, run_persistently, target_dir};
 
-/// The packages with the loader and the software driver, for systems on which we cannot install
-/// them.
+/// For systems on which we cannot install the loader and the software driver.
 const BY_HAND: &str = "there is no Vulkan driver. A software one comes with
     Fedora:    sudo dnf install mesa-vulkan-drivers vulkan-loader
     Arch:      sudo pacman -S vulkan-swrast vulkan-icd-loader
     openSUSE:  sudo zypper install libvulkan_lvp libvulkan1
     Alpine:    sudo apk add mesa-vulkan-swrast vulkan-loader
     elsewhere: the packages with Mesa's lavapipe and with libvulkan.so.1";
-
-const LOADER: &str = "libvulkan.so.1";
 
 /// Makes sure that programs find a Vulkan driver, on systems whose own API is Vulkan.
 pub(crate) fn ensure_gpu(sh: &Shell) -> Result<()> {
@@ -33,17 +30,14 @@ pub(crate) fn ensure_gpu(sh: &Shell) -> Result<()> {
         cmd!(sh, "mkdir -p -m 700 {folder}").quiet().run()?;
         sh.set_var("XDG_RUNTIME_DIR", folder);
     }
-    if READY.get().is_some() {
-        return Ok(());
-    }
-    if !(has_driver(sh)? && has_library(sh, LOADER)) {
-        ensure!(apt::is_here(), BY_HAND);
+    if READY.get().is_none() && !has_driver(sh) {
+        ensure!(packages::has_apt(), BY_HAND);
         println!("There is no Vulkan driver here: installing Mesa's software one.");
-        apt::install(sh, &["mesa-vulkan-drivers", "libvulkan1"])?;
-        let is_here = has_driver(sh)? && has_library(sh, LOADER);
+        packages::install(sh, "mesa-vulkan-drivers libvulkan1")?;
         ensure!(
-            is_here,
-            "the packages of the Vulkan driver are installed, but not their files"
+            has_driver(sh),
+            "the Vulkan driver's packages are installed, but programs do not find their files: do \
+             VK_DRIVER_FILES and VK_ICD_FILENAMES name others?"
         );
     }
     let _ = READY.set(());
@@ -52,9 +46,8 @@ pub(crate) fn ensure_gpu(sh: &Shell) -> Result<()> {
 
 /// Installs OpenBLAS if possible: the benches show shares of its speed. Without it they show none.
 pub(crate) fn offer_openblas(sh: &Shell) {
-    let name = "libopenblas.so.0";
-    if cfg!(target_os = "linux") && !has_library(sh, name) {
-        if let Err(error) = apt::install(sh, &["libopenblas0-pthread"]) {
+    if cfg!(target_os = "linux") && !has_library(sh, "libopenblas.so.0") {
+        if let Err(error) = packages::install(sh, "libopenblas0-pthread") {
             eprintln!("OpenBLAS is not here, so matrix products have no share: {error}");
         }
     }
@@ -65,7 +58,7 @@ pub(crate) fn swiftshader(sh: &Shell) -> Result<PathBuf> {
     let folder = target_dir().join("swiftshader");
     let library = folder.join("usr/lib/chromium/libvk_swiftshader.so");
     if !library.exists() {
-        apt::update(sh)?;
+        packages::update(sh)?;
         sh.remove_path(&folder)?;
         let _here = sh.push_dir(sh.create_dir(&folder)?);
         run_persistently(cmd!(sh, "apt-get download -qq chromium-common"))?;
@@ -79,34 +72,42 @@ pub(crate) fn swiftshader(sh: &Shell) -> Result<PathBuf> {
     Ok(description)
 }
 
-/// Is a driver described and installed, and is its hardware present? Images for containers describe
-/// drivers of GPUs that a machine may lack.
-fn has_driver(sh: &Shell) -> Result<bool> {
-    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
-        if let Some(list) = env::var_os(name) {
-            if env::split_paths(&list).any(|path| path.exists()) {
-                return Ok(true);
-            }
-            bail!("{name} is set, but none of the files it names exists");
-        }
-    }
+/// Are the loader and a driver installed, and is the driver's hardware present? Images for
+/// containers describe drivers of GPUs that a machine may lack.
+fn has_driver(sh: &Shell) -> bool {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let named = variable("VK_DRIVER_FILES") + ":" + &variable("VK_ICD_FILENAMES");
+    let drivers: Vec<_> = match named.trim_matches(':') {
+        "" => described_drivers(),
+        named => env::split_paths(named).collect(),
+    };
     let has_gpu = has_gpu();
-    let files = driver_folders()
-        .into_iter()
-        .filter_map(|folder| fs::read_dir(folder).ok());
-    let mut paths = files.flatten().filter_map(|file| Some(file.ok()?.path()));
-    Ok(paths.any(|path| {
+    let can_run = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let description: Value = serde_json::from_str(&text).unwrap_or_default();
-        let library = description["ICD"]["library_path"]
-            .as_str()
-            .unwrap_or_default();
+        let library = description["ICD"]["library_path"].as_str();
+        let library = library.unwrap_or_default();
         let is_installed = match library.contains('/') {
             true => path.with_file_name(library).exists(),
             false => !library.is_empty() && has_library(sh, library),
         };
         is_installed && (has_gpu || is_software(library))
-    }))
+    };
+    has_library(sh, "libvulkan.so.1") && drivers.into_iter().any(can_run)
+}
+
+/// The files in the folders in which the Vulkan loader looks for descriptions of drivers.
+fn described_drivers() -> Vec<PathBuf> {
+    let [own, config, data] =
+        ["HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS"].map(|name| env::var(name).unwrap_or_default());
+    let folders = format!(
+        "{own}/.local/share:{own}/.config:{config}:{data}:/etc/xdg:/etc:/usr/local/etc:\
+         /usr/local/share:/usr/share:/run/opengl-driver/share"
+    );
+    let folders = env::split_paths(&folders).map(|folder| folder.join("vulkan/icd.d"));
+    let files = folders.filter_map(|folder| fs::read_dir(folder).ok());
+    let paths = files.flatten().filter_map(|file| Some(file.ok()?.path()));
+    paths.collect()
 }
 
 /// Does the kernel offer a GPU: by Mesa, by NVIDIA, by Windows below it, or a phone's?
@@ -120,68 +121,23 @@ fn has_gpu() -> bool {
 /// Is it Lavapipe or SwiftShader? They need no GPU.
 fn is_software(library: &str) -> bool {
     let name = library.rsplit('/').next().unwrap_or(library);
-    ["lvp", "lavapipe", "swiftshader"]
-        .iter()
-        .any(|known| name.contains(known))
-}
-
-/// The folders in which the Vulkan loader looks for descriptions of drivers.
-fn driver_folders() -> Vec<PathBuf> {
-    let listed = |name: &str, standard: &str| {
-        let list = env::var_os(name).filter(|list| !list.is_empty());
-        env::split_paths(&list.unwrap_or_else(|| standard.into())).collect::<Vec<_>>()
-    };
-    let mut bases = listed("XDG_CONFIG_DIRS", "/etc/xdg");
-    bases.extend(listed("XDG_DATA_DIRS", "/usr/local/share:/usr/share"));
-    bases.extend(["/etc", "/usr/local/etc", "/run/opengl-driver/share"].map(PathBuf::from));
-    if let Some(home) = env::var_os("HOME").map(PathBuf::from) {
-        bases.extend([home.join(".local/share"), home.join(".config")]);
-    }
-    bases
-        .into_iter()
-        .map(|base| base.join("vulkan/icd.d"))
-        .collect()
+    let software = ["lvp", "lavapipe", "swiftshader"];
+    software.iter().any(|known| name.contains(known))
 }
 
 /// Would a program find this library?
 fn has_library(sh: &Shell, name: &str) -> bool {
-    let cached = cmd!(sh, "sh -c 'PATH=$PATH:/sbin:/usr/sbin ldconfig -p'")
-        .ignore_stderr()
-        .read();
-    let of_machine = format!("/usr/lib/{ARCH}-linux-gnu");
-    let folders = [
-        "/usr/lib",
-        "/usr/lib64",
-        "/usr/local/lib",
-        "/lib",
-        "/lib64",
-        &of_machine,
-    ];
-    let searched = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    cached.is_ok_and(|listing| listing.contains(name))
-        || folders
-            .iter()
-            .any(|folder| Path::new(folder).join(name).exists())
-        || env::split_paths(&searched).any(|folder| folder.join(name).exists())
+    let listed = cmd!(sh, "sh -c 'PATH=$PATH:/sbin:/usr/sbin ldconfig -p'");
+    let listed = listed.quiet().ignore_stderr().read().unwrap_or_default();
+    let searched = env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = "/usr/lib:/usr/lib64:/usr/local/lib:/lib:/lib64";
+    let folders = format!("{searched}:{folders}:/usr/lib/{ARCH}-linux-gnu");
+    listed.contains(name) || env::split_paths(&folders).any(|folder| folder.join(name).exists())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn software_drivers_need_no_gpu() {
-        assert!(is_software("/usr/lib/x86_64-linux-gnu/libvulkan_lvp.so"));
-        assert!(is_software("libvk_swiftshader.so"));
-        assert!(!is_software("/opt/lvp/libGLX_nvidia.so.0"));
-        assert!(!is_software(
-            "/usr/lib/x86_64-linux-gnu/libvulkan_radeon.so"
-        ));
-    }
-
-    #[test]
-    fn a_library_that_is_missing_is_not_found() {
-        let sh = crate::process::shell().expect("a shell");
-        assert!(!has_library(&sh, "libno_such_library_anywhere.so.7"));
-    }
+#[test]
+fn software_drivers_need_no_gpu() {
+    assert!(is_software("/usr/lib/x86_64-linux-gnu/libvulkan_lvp.so"));
+    assert!(is_software("libvk_swiftshader.so"));
+    assert!(!is_software("/opt/lvp/libGLX_nvidia.so.0"));
 }

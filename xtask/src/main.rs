@@ -1,30 +1,24 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
 //! This file reads the command line; each verb has its own file. Some modules serve them all.
-//! [`process`] starts programs. [`steps`] runs lists of checks, and `line` judges what programs
-//! report. [`apt`], [`pip`] and [`driver`] install what a verb needs, and [`toolchain`] finds other
-//! compilers. [`trixie`] provides a newer system, [`browser`] Chromium, and [`load`] sends requests
-//! to a server. Nothing here uses a GPU; the tests do.
+//! [`process`] starts programs. [`lists`] names the [`checks`], [`steps`] runs them, and `line`
+//! judges what programs report. [`packages`] and [`driver`] install what a verb needs, [`trixie`]
+//! provides a newer system, and [`browser`] Chromium. Nothing here uses a GPU; the tests do.
 
-mod apt;
 mod bench;
 mod browser;
 mod card;
-mod ci;
+mod checks;
 mod count;
 mod driver;
 mod line;
-mod load;
+mod lists;
 mod model;
-mod nightly;
-mod outcome;
-mod pip;
+mod packages;
 mod process;
-mod programs;
-mod screen;
+mod source;
 mod steps;
 mod suite;
-mod toolchain;
 mod trixie;
 mod web;
 
@@ -35,17 +29,14 @@ use pico_args::Arguments;
 use process::{Result, Shell};
 
 /// A verb: its usage, which begins with its name, the text of its `--help`, and what it runs.
-type Verb = (
-    &'static str,
-    &'static str,
-    fn(&Shell, Arguments) -> Result<()>,
-);
+type Verb = (&'static str, &'static str, Run);
+type Run = fn(&Shell, Arguments) -> Result<()>;
 
 #[rustfmt::skip]
 const VERBS: &[Verb] = &[
     ("demo [ARGS…]",
         "Make sure there is a Vulkan driver, then run the demo (release).",
-        programs::demo),
+        suite::demo),
     ("test [--with-model] [FILTER…]",
         "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the \
          tests of examples/embed, with a real model (fetch-model gets it).",
@@ -54,22 +45,22 @@ const VERBS: &[Verb] = &[
         "Run the checks before a commit, in three minutes: format, the tidy tests, clippy, and the \
          tests that need no adapter. Those are the tests of the allocator, of the engine on the \
          simulated device, and of the readers of bytes.",
-        programs::check),
+        suite::check),
     ("ci [--list] [--only STEP]… [--skip STEP]…",
         "Run the checks of a change beside the suite, one step after the other, and print a table \
          of their times. --list names the steps.",
-        ci::ci),
+        lists::ci),
     ("nightly [--list] [--only STEP]… [--skip STEP]…",
         "Run the checks that take too long for every change, in the same way. They are the suite \
          under small budgets, on other drivers and under the validation layer, long random runs, \
          fuzzing, and whole programs in a browser. It takes a night on two cores; run all of it \
          before a release.",
-        nightly::nightly),
+        lists::nightly),
     ("replay [--json] [--limit BYTES] [--budget BYTES|FACTORx] \
       [--policy default|no-move|choice] [--against all|…] FILE…",
         "Replay recorded allocation traces against the simulated driver (release): `lapidary \
          replay`, only by our engine unless --against names other allocators.",
-        programs::replay),
+        suite::replay),
     ("bench [--json] [--docs] [--build] [--seconds N] [FILTER…] | --against REV [FILTER…] \
       | --peers | NAME…",
         bench::ABOUT,
@@ -93,7 +84,7 @@ const VERBS: &[Verb] = &[
         web::web),
     ("deny",
         "Check licences, advisories and sources of the dependencies, with cargo-deny.",
-        programs::deny),
+        suite::deny),
 ];
 
 fn main() -> ExitCode {
@@ -102,9 +93,9 @@ fn main() -> ExitCode {
     let name = name.to_string_lossy();
     if ["", "-h", "--help", "help"].contains(&&*name) {
         println!("The project's chores.\n\nUsage: cargo xtask VERB [ARGS…]\n");
-        VERBS
-            .iter()
-            .for_each(|(usage, about, _)| println!("  {usage}\n      {about}"));
+        for (usage, about, _) in VERBS {
+            println!("  {usage}\n      {about}");
+        }
         return ExitCode::SUCCESS;
     }
     let is_it = |verb: &&Verb| verb.0.split(' ').next() == Some(&*name);

@@ -1,11 +1,15 @@
-//! Programs are started by xshell, which prints their commands. Here is what it lacks.
+//! Programs are started by xshell, which prints their commands. Here is what it lacks, and what
+//! pico-args lacks.
 
 use std::env;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+use pico_args::Arguments;
 
 pub(crate) use anyhow::{Context, Result, bail, ensure};
 pub(crate) use xshell::{Cmd, Shell, cmd};
@@ -37,10 +41,34 @@ pub(crate) fn shell() -> Result<Shell> {
     Ok(sh)
 }
 
-/// Whether a program exists and runs.
-pub(crate) fn has(sh: &Shell, program: &str, args: &[&str]) -> bool {
-    let command = cmd!(sh, "{program} {args...}").ignore_stderr();
-    command.read().is_ok()
+/// The result of a check that has nothing to tell.
+pub(crate) const PASSED: String = String::new();
+
+/// The arguments for a program, without the dashes in front of them.
+pub(crate) fn words(args: Arguments) -> Vec<String> {
+    let rest = args.finish().into_iter();
+    let mut rest = rest
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .peekable();
+    rest.next_if(|arg| arg == "--");
+    rest.collect()
+}
+
+/// An error if arguments are left.
+pub(crate) fn nothing_else(args: Arguments) -> Result<()> {
+    let rest = args.finish();
+    ensure!(rest.is_empty(), "{rest:?}: see `cargo xtask VERB --help`");
+    Ok(())
+}
+
+/// Whether a command runs without an error.
+pub(crate) fn has(sh: &Shell, command: &str) -> bool {
+    let mut words = command.split(' ');
+    let program = words.next().unwrap_or_default();
+    cmd!(sh, "{program} {words...}")
+        .ignore_stderr()
+        .read()
+        .is_ok()
 }
 
 /// Runs a program that uses a registry, and again after a failure: connections break.
@@ -57,20 +85,17 @@ pub(crate) fn run_persistently(command: Cmd<'_>) -> Result<()> {
 
 /// Runs a program and passes each line to `take` when it comes. Errors go to our terminal. Returns
 /// whether the program succeeded.
-pub(crate) fn each_line(command: Command, take: impl FnMut(&str)) -> Result<bool> {
-    let (out, into) = io::pipe()?;
-    read_lines(command, out, into, take)
+pub(crate) fn each_line(command: Cmd<'_>, take: impl FnMut(&str)) -> Result<bool> {
+    lines_to(command.into(), false, take)
 }
 
-fn read_lines(
-    mut command: Command,
-    out: io::PipeReader,
-    into: io::PipeWriter,
-    mut take: impl FnMut(&str),
-) -> Result<bool> {
+fn lines_to(mut command: Command, errors_too: bool, mut take: impl FnMut(&str)) -> Result<bool> {
+    let (out, into) = io::pipe()?;
+    if errors_too {
+        command.stderr(into.try_clone()?);
+    }
     let started = command.stdin(Stdio::null()).stdout(into).spawn();
-    let program = command.get_program().to_owned();
-    let mut child = started.with_context(|| format!("{program:?}"))?;
+    let mut child = started.with_context(|| format!("{:?}", command.get_program()))?;
     // The command holds the other end of the pipe.
     drop(command);
     for line in BufReader::new(out).split(b'\n') {
@@ -79,32 +104,67 @@ fn read_lines(
     Ok(child.wait()?.success())
 }
 
-/// The output of a watched program, and whether it succeeded.
-pub(crate) struct Watched {
-    pub(crate) succeeded: bool,
-    pub(crate) lines: Vec<String>,
-}
-
-/// Runs a program, prints the lines that `is_shown` selects, and keeps all lines.
-pub(crate) fn watch(command: Cmd<'_>, is_shown: fn(&str) -> bool) -> Result<Watched> {
+/// Runs a program, prints the lines that `is_shown` selects, and keeps all lines. Returns whether
+/// it succeeded, too.
+pub(crate) fn watch(command: Cmd<'_>, is_shown: fn(&str) -> bool) -> Result<(bool, Vec<String>)> {
     eprintln!("$ {command}");
-    let (out, into) = io::pipe()?;
-    let mut command = Command::from(command);
-    command.stderr(into.try_clone()?);
     let mut lines = Vec::new();
-    let succeeded = read_lines(command, out, into, |line| {
+    let succeeded = lines_to(command.into(), true, |line| {
         if is_shown(line) {
             println!("{line}");
         }
         lines.push(line.to_owned());
     })?;
-    Ok(Watched { succeeded, lines })
+    Ok((succeeded, lines))
 }
 
 /// Runs a program to its end, and returns its lines.
 pub(crate) fn lines_of(command: Cmd<'_>) -> Result<Vec<String>> {
     let name = command.to_string();
-    let watched = watch(command, |_| true)?;
-    ensure!(watched.succeeded, "`{name}` failed");
-    Ok(watched.lines)
+    let (succeeded, lines) = watch(command, |_| true)?;
+    ensure!(succeeded, "`{name}` failed");
+    Ok(lines)
+}
+
+/// A program beside us, which is killed if this is dropped.
+pub(crate) struct Background {
+    pub(crate) child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Background {
+    pub(crate) fn start(command: Cmd<'_>) -> Result<Background> {
+        eprintln!("$ {command} &");
+        let mut command = Command::from(command);
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| format!("{:?}", command.get_program()))?;
+        let out = child.stdout.take().context("it has no output")?;
+        let (into, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let mut told = BufReader::new(out).lines().map_while(Result::ok);
+            told.try_for_each(|line| into.send(line))
+        });
+        Ok(Background { child, lines })
+    }
+
+    /// The rest of the next line that has these words.
+    pub(crate) fn said(&self, words: &str) -> Result<String> {
+        let mut lines = self.lines.iter();
+        let rest = lines.find_map(|line| Some(line.split_once(words)?.1.to_owned()));
+        rest.with_context(|| format!("a program ended, and never said `{words}`"))
+    }
+
+    /// Waits until it ends, and returns the other lines.
+    pub(crate) fn end(&mut self) -> Result<Vec<String>> {
+        let status = self.child.wait()?;
+        ensure!(status.success(), "a program ended with {status}");
+        Ok(self.lines.iter().collect())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

@@ -4,32 +4,26 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::apt::{self, as_root, root_program};
-use crate::process::{Result, Shell, bail, cmd, root, target_dir};
+use crate::packages::{self, as_root, root_program};
+use crate::process::{Result, Shell, cmd, ensure, root, target_dir};
 
 /// The installed packages. Mesa is that of the backports. Without OpenGL, Wine shows no adapter.
-const PACKAGES: &[&str] = &[
-    "libgl1",
-    "libgl1-mesa-dri/trixie-backports",
-    "libglx-mesa0/trixie-backports",
-    "libvulkan1",
-    "mesa-vulkan-drivers/trixie-backports",
-    "wine",
-    "wine64",
-];
+const PACKAGES: &str = "libgl1 libgl1-mesa-dri/trixie-backports libglx-mesa0/trixie-backports \
+    libvulkan1 mesa-vulkan-drivers/trixie-backports wine wine64";
 
 /// Creates the folder unless it exists. This takes about two minutes and 1.9 GB.
 fn provide(sh: &Shell) -> Result<PathBuf> {
     let folder = target_dir().join("trixie");
     // The stamp is written last. A folder without it is incomplete; other packages mean an old one.
-    let (stamp, made_of) = (folder.join("made-of"), PACKAGES.join("\n"));
-    if fs::read_to_string(&stamp).is_ok_and(|text| text == made_of) {
+    let stamp = folder.join("made-of");
+    if fs::read_to_string(&stamp).is_ok_and(|text| text == PACKAGES) {
         return Ok(folder);
     }
-    if !apt::is_here() {
-        bail!("debootstrap makes the folder, which this system has no apt-get for");
-    }
-    apt::install(sh, &["debootstrap", "debian-archive-keyring"])?;
+    ensure!(
+        packages::has_apt(),
+        "debootstrap makes the folder, which this system has no apt-get for"
+    );
+    packages::install(sh, "debootstrap debian-archive-keyring")?;
     as_root(sh, &["rm", "-rf", "--one-file-system"], &[&folder])?;
     as_root(
         sh,
@@ -42,12 +36,10 @@ fn provide(sh: &Shell) -> Result<PathBuf> {
         chroot "$0" apt-get update -qq &&
         chroot "$0" apt-get install -y -qq --no-install-recommends "$@" &&
         chroot "$0" apt-get clean && printf %s "$MADE_OF" > "$0/made-of""#;
-    let (root, made_of) = (root_program(sh)?, format!("MADE_OF={made_of}"));
-    let install = cmd!(
-        sh,
-        "{root} env DEBIAN_FRONTEND=noninteractive {made_of} sh -c {script}"
-    );
-    install.arg(&folder).args(PACKAGES).run()?;
+    let (root, made_of) = (root_program(sh)?, format!("MADE_OF={PACKAGES}"));
+    let env = ["DEBIAN_FRONTEND=noninteractive", &made_of];
+    let install = cmd!(sh, "{root} env {env...} sh -c {script} {folder}");
+    install.args(PACKAGES.split_whitespace()).run()?;
     Ok(folder)
 }
 

@@ -4,10 +4,10 @@
 use serde_json::Value;
 
 use super::programs::{build_peer, built, into_docs, write};
-use crate::ci::source::EXAMPLES;
 use crate::driver::ensure_gpu;
 use crate::model;
 use crate::process::{Cmd, Context, Result, Shell, cmd, ensure, target_dir};
+use crate::source::EXAMPLES;
 
 /// Runs of each program, in turn; the fastest counts.
 const TURNS: usize = 2;
@@ -39,11 +39,11 @@ pub(super) fn embed(sh: &Shell, with_docs: bool) -> Result<()> {
             cmd!(sh, "{peer} {folder}").stdin(&sentences),
         )?;
         for ((_, budget), best) in BUDGETS.iter().zip(&mut ours) {
-            let run = cmd!(
-                sh,
-                "{program} index --json --most {SENTENCES} --model {folder}"
-            );
-            keep(best, run.arg("--index").arg(&index).args(*budget))?;
+            let run = cmd!(sh, "{program} index --json --most {SENTENCES}").args(*budget);
+            keep(
+                best,
+                run.arg("--model").arg(&folder).arg("--index").arg(&index),
+            )?;
         }
     }
     let runs: Vec<Value> = candle.into_iter().chain(ours).flatten().collect();
@@ -61,10 +61,8 @@ pub(super) fn embed(sh: &Shell, with_docs: bool) -> Result<()> {
 fn keep(best: &mut Option<Value>, run: Cmd<'_>) -> Result<()> {
     let found: Value = serde_json::from_str(&run.read()?)?;
     let rate = number(&found, "per_second")?;
-    if best
-        .as_ref()
-        .is_none_or(|best| best["per_second"].as_f64() < Some(rate))
-    {
+    let known = best.as_ref().and_then(|best| best["per_second"].as_f64());
+    if known < Some(rate) {
         *best = Some(found);
     }
     Ok(())
@@ -81,22 +79,15 @@ fn table(runs: &[Value]) -> Result<String> {
         anyhow::bail!("candle did not run");
     };
     let rate = number(candle, "per_second")?;
-    let adapter = ours
-        .first()
-        .and_then(|run| run["adapter"].as_str())
-        .unwrap_or_default();
+    let adapter = ours[0]["adapter"].as_str().unwrap_or_default();
     let mut text = format!(
         "{SENTENCES} sentences on {adapter}:\n\n{HEAD}| candle | | {rate:.1} | 1 | | | | | |\n"
     );
-    let mib =
-        |run, key| Ok::<_, anyhow::Error>(format!("{:.1} MiB", number(run, key)? / 1048576.0));
+    let mib = |run, key| number(run, key).map(|bytes| format!("{:.1} MiB", bytes / 1048576.0));
     for (run, (budget, bytes)) in ours.iter().zip(BUDGETS) {
         let likeness = [number(run, "likeness")?, number(candle, "likeness")?];
         let is_same = (likeness[0] - likeness[1]).abs() <= 1e-4;
-        ensure!(
-            is_same,
-            "candle and lapidary do not compute the same: {likeness:?}"
-        );
+        ensure!(is_same, "candle and lapidary differ: {likeness:?}");
         // With a budget, not all weights have to be on the device.
         let (budget, least) = match bytes.is_empty() {
             true => (budget.to_owned(), mib(run, "least_bytes")?),

@@ -2,14 +2,13 @@
 //! single benches.
 //!
 //! The programs that measure print lines of JSON, and everything else happens here. [`row`] reads
-//! them and writes text and Markdown. [`programs`] builds and runs the programs, [`against`] and
-//! [`peers`] several in turn. [`weight`] counts crates and times builds.
+//! them and writes text and Markdown. [`programs`] builds and runs the programs, [`turns`] several
+//! in turn. [`weight`] counts crates and times builds.
 
-mod against;
 mod encoder;
-mod peers;
 mod programs;
 mod row;
+mod turns;
 pub(crate) mod weight;
 
 use std::fs;
@@ -49,13 +48,13 @@ pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
     let against: Option<String> = args.opt_value_from_str("--against")?;
     let mut peers: Vec<String> = args.values_from_str("--peer")?;
     if with_peers {
-        peers = peers::NAMES.map(str::to_owned).to_vec();
+        peers = turns::PEERS.map(str::to_owned).to_vec();
     }
     let mut options = Options {
         is_json: args.contains("--json"),
         into_docs: args.contains("--docs"),
         seconds: args.opt_value_from_str("--seconds")?,
-        words: crate::suite::arguments(args),
+        words: crate::process::words(args),
     };
     let words = &mut options.words;
     if let Some(option) = words.iter().find(|word| word.starts_with('-')) {
@@ -69,8 +68,7 @@ pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
             let other = words.iter().find(|word| !benches.contains(word));
             ensure!(
                 other.is_none(),
-                "no bench is {other:?}; there are: {}",
-                benches.join(", ")
+                "no bench is {other:?}; there are: {benches:?}"
             );
             ensure_gpu(sh)?;
             let names = words.iter().flat_map(|name| ["--bench", name]);
@@ -81,26 +79,24 @@ pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
     offer_openblas(sh);
     match against {
         Some(_) if !peers.is_empty() => bail!("another commit or other libraries: one at a time"),
-        Some(revision) => against::against(sh, &revision, &options),
-        None if !peers.is_empty() => peers::peers(sh, &peers, &options),
+        Some(revision) => turns::against(sh, &revision, &options),
+        None if !peers.is_empty() => turns::peers(sh, &peers, &options),
         None => whole(sh, &options, is_list, with_build),
     }
 }
 
 /// The names of all benches.
 fn benches() -> Result<Vec<String>> {
-    let files = fs::read_dir(root().join("benches"))?
-        .flatten()
-        .map(|file| file.path());
-    let is_bench = |path: &std::path::PathBuf| {
-        path.extension().is_some_and(|ending| ending == "rs") || path.join("main.rs").exists()
-    };
-    let stems = files
-        .filter(is_bench)
-        .filter_map(|path| Some(path.file_stem()?.to_owned()));
-    let mut names: Vec<_> = stems
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .collect();
+    let mut names = Vec::new();
+    for file in fs::read_dir(root().join("benches"))? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        match name.strip_suffix(".rs") {
+            Some(name) => names.push(name.to_owned()),
+            None if file.path().join("main.rs").exists() => names.push(name),
+            None => {}
+        }
+    }
     names.sort();
     Ok(names)
 }
@@ -131,12 +127,10 @@ fn whole(sh: &Shell, options: &Options, is_list: bool, with_build: bool) -> Resu
     let named = cases(sh, &program, words);
     let mut is_good = true;
     if named.is_ok() {
-        let seconds = options
-            .seconds
-            .iter()
-            .flat_map(|seconds| ["--seconds", seconds]);
+        let seconds = options.seconds.iter();
+        let seconds = seconds.flat_map(|seconds| ["--seconds", seconds]);
         let measure = cmd!(sh, "{program} --json {words...} {seconds...}");
-        is_good = each_line(measure.into(), |line| take(Row::parse(line), line))?;
+        is_good = each_line(measure, |line| take(Row::parse(line), line))?;
     }
     let mut weighed = vec![weight::crates(sh)?];
     if with_build {

@@ -2,7 +2,6 @@
 //! with the results.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -19,22 +18,20 @@ pub(super) fn build_table(sh: &Shell, folder: &Path, target: &Path) -> Result<St
     let _there = sh.push_dir(folder);
     // Older commits need the first two, and all have the others alike.
     let features = "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics";
-    let build = cmd!(
-        sh,
-        "cargo bench --no-run --bench {TABLE} --features {features}"
-    );
-    built(build.env("CARGO_TARGET_DIR", target))
+    let build = cmd!(sh, "cargo bench --no-run --bench {TABLE}");
+    built(
+        build
+            .args(["--features", features])
+            .env("CARGO_TARGET_DIR", target),
+    )
 }
 
 /// Builds another library's program of `benches/peers`, a separate workspace.
 pub(super) fn build_peer(sh: &Shell, program: &str) -> Result<String> {
     let _there = sh.push_dir("benches/peers");
-    let build = cmd!(
-        sh,
-        "cargo build --release --bin {program} --features {program}"
-    );
-    built(build.env("CARGO_TARGET_DIR", target_dir().join("bench/peers")))
-        .context(program.to_owned())
+    let build = cmd!(sh, "cargo build --release --bin {program}").args(["--features", program]);
+    let target = target_dir().join("bench/peers");
+    built(build.env("CARGO_TARGET_DIR", target)).context(program.to_owned())
 }
 
 /// Runs a build of cargo that makes one program, and returns its path.
@@ -42,23 +39,21 @@ pub(super) fn built(build: Cmd<'_>) -> Result<String> {
     let mut program = None;
     eprintln!("$ {build}");
     let build = build.arg("--message-format=json-render-diagnostics");
-    let succeeded = each_line(build.into(), |line| {
+    let succeeded = each_line(build, |line| {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
-        program = message["executable"]
-            .as_str()
-            .map(str::to_owned)
-            .or(program.take());
+        if let Some(path) = message["executable"].as_str() {
+            program = Some(path.to_owned());
+        }
     })?;
-    program
-        .filter(|_| succeeded)
-        .context("it could not be built; see above")
+    let program = program.filter(|_| succeeded);
+    program.context("it could not be built; see above")
 }
 
 /// Runs one case of a program. The row is the printed one, or one that says why there is none.
 pub(super) fn one(sh: &Shell, program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
     let measure = cmd!(sh, "{program} --json --exact {case} {extra...}");
     let mut row = None;
-    let succeeded = each_line(measure.into(), |line| row = row.take().or(Row::parse(line)))?;
+    let succeeded = each_line(measure, |line| row = row.take().or(Row::parse(line)))?;
     let how = if succeeded {
         "said nothing"
     } else {
@@ -70,9 +65,8 @@ pub(super) fn one(sh: &Shell, program: &str, by: &str, case: &str, extra: &[&str
 /// The names of a program's cases that the filters select.
 pub(super) fn cases(sh: &Shell, program: &str, words: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    let mut list = Command::from(cmd!(sh, "{program} --list {words...}"));
     // Without any cases the caller prints a better message.
-    list.stderr(Stdio::null());
+    let list = cmd!(sh, "{program} --list {words...}").ignore_stderr();
     each_line(list, |line| names.push(line.to_owned()))?;
     let is_any = !names.is_empty();
     ensure!(
@@ -98,27 +92,17 @@ pub(super) fn into_docs(sh: &Shell, name: &str, mark: &str, text: &str) -> Resul
 }
 
 fn between(page: &str, mark: &str, text: &str) -> Option<String> {
-    let (before, rest) = page.split_once(&format!("<!-- bench {mark} -->\n"))?;
+    let mark = format!("<!-- bench {mark} -->\n");
+    let (before, rest) = page.split_once(&mark)?;
     let (_, after) = rest.split_once("<!-- end -->")?;
-    Some(format!(
-        "{before}<!-- bench {mark} -->\n\n{text}\n<!-- end -->{after}"
-    ))
+    Some(format!("{before}{mark}\n{text}\n<!-- end -->{after}"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_of_a_page_is_replaced_again_and_again() {
-        let page =
-            "a\n<!-- bench table -->\nold\n<!-- end -->\nb\n<!-- bench peers -->\n<!-- end -->\n";
-        let once = between(page, "table", "new").expect("the marks are there");
-        assert_eq!(
-            once,
-            "a\n<!-- bench table -->\n\nnew\n<!-- end -->\nb\n<!-- bench peers -->\n<!-- end -->\n"
-        );
-        assert_eq!(between(&once, "table", "new"), Some(once));
-        assert_eq!(between(page, "other", "new"), None);
-    }
+#[test]
+fn a_block_of_a_page_is_replaced_again_and_again() {
+    let page = "a\n<!-- bench a -->\nold\n<!-- end -->\nb\n<!-- bench b -->\n<!-- end -->\n";
+    let once = between(page, "a", "new").expect("the marks are there");
+    assert!(once.starts_with("a\n<!-- bench a -->\n\nnew\n<!-- end -->\nb\n<!-- bench b -->"));
+    assert_eq!(between(&once, "a", "new"), Some(once));
+    assert_eq!(between(page, "other", "new"), None);
 }

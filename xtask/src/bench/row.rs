@@ -68,23 +68,19 @@ impl Row {
     /// The limit and its name, if there is one.
     pub(crate) fn limit(&self) -> String {
         let limit = self.number("limit_value");
-        limit.map_or(String::new(), |value| {
-            format!("{} ({})", digits(value), self.text("limit"))
-        })
+        let named = |value| format!("{} ({})", digits(value), self.text("limit"));
+        limit.map(named).unwrap_or_default()
     }
 
     pub(crate) fn share(&self) -> String {
-        self.number("share").map_or("–".into(), percent)
+        let share = self.number("share");
+        share.map_or("–".into(), |share| format!("{} %", digits(100.0 * share)))
     }
 
     /// The row on a terminal, below [`HEADER`].
     pub(crate) fn line(&self) -> String {
-        let (case, figure) = (self.text("case"), self.figure());
-        format!(
-            "{case:<42} {figure:>16} {:>8}  {}",
-            self.share(),
-            self.limit()
-        )
+        let (case, figure, share) = (self.text("case"), self.figure(), self.share());
+        format!("{case:<42} {figure:>16} {share:>8}  {}", self.limit())
     }
 }
 
@@ -97,13 +93,8 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
     let mut text =
         format!("On {adapter}:\n\n| case | figure | share | of |\n| --- | ---: | ---: | --- |\n");
     for row in rows {
-        let cells = [
-            escaped(row.text("case")),
-            row.figure(),
-            row.share(),
-            row.limit(),
-        ];
-        text += &format!("| {} |\n", cells.join(" | "));
+        let (case, figure, share) = (escaped(row.text("case")), row.figure(), row.share());
+        text += &format!("| {case} | {figure} | {share} | {} |\n", row.limit());
     }
     text
 }
@@ -111,10 +102,6 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
 /// Escapes asterisks, which Markdown would interpret.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('*', "\\*").replace('|', "\\|")
-}
-
-pub(crate) fn percent(share: f64) -> String {
-    format!("{} %", digits(100.0 * share))
 }
 
 /// Three significant digits, without an exponent.
@@ -137,17 +124,9 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits() {
-        for (value, text) in [
-            (123456.0, "123456"),
-            (1490.4, "1490"),
-            (51.23, "51.2"),
-            (0.4137, "0.414"),
-            (0.05, "0.05"),
-            (62.0, "62"),
-            (0.0, "0"),
-        ] {
-            assert_eq!(digits(value), text);
-        }
+        let values = [123456.0, 1490.4, 51.23, 0.4137, 0.05, 62.0, 0.0];
+        let texts = ["123456", "1490", "51.2", "0.414", "0.05", "62", "0"];
+        assert_eq!(values.map(digits), texts);
     }
 
     #[test]
@@ -158,14 +137,12 @@ mod tests {
         assert_eq!((row.seconds(), row.adapter()), (Some(0.01), "a (d)".into()));
         let failed = Row::failed("lapidary", "sum", "wrong: 1 and not 2");
         let table = markdown(&[row, failed, Row::missing("lapidary", "b")]);
-        assert!(
-            table.contains("\n| add\\* | 15 GB/s | 25 % | 60 (loops) |\n"),
-            "{table}"
-        );
-        assert!(
-            table.contains("\n| sum | ERROR: wrong: 1 and not 2 | – |  |\n"),
-            "{table}"
-        );
+        for line in [
+            "add\\* | 15 GB/s | 25 % | 60 (loops)",
+            "sum | ERROR: wrong: 1 and not 2 | – | ",
+        ] {
+            assert!(table.contains(&format!("\n| {line} |\n")), "{table}");
+        }
         assert!(table.contains("\n| b | – | – |  |\n"), "{table}");
         for line in ["", "{}", "warning: x", "{\"case\":\"a\"}", "{\"case\":\"a"] {
             assert_eq!(Row::parse(line), None, "{line}");

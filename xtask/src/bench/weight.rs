@@ -14,9 +14,6 @@ const MOST_CRATES: usize = 62;
 /// The most bytes of the core's first program, stripped, with LTO.
 const MOST_BYTES: u64 = 6_500_000;
 
-/// The profile of users who care for the size.
-const LTO: &str = "lto = true\n";
-
 /// Doubles a thousand numbers on the GPU with wgpu alone, as the other programs do with lapidary.
 const BY_WGPU: &str = include_str!("by_wgpu.txt");
 
@@ -31,31 +28,23 @@ pub(super) fn crates(sh: &Shell) -> Result<Row> {
 }
 
 fn crates_of(sh: &Shell, package: &str) -> Result<usize> {
-    let tree = cmd!(
-        sh,
-        "cargo tree --package {package} --edges=normal --prefix=none"
-    );
-    Ok(count(&tree.read()?))
+    let tree = cmd!(sh, "cargo tree --package {package} --edges=normal");
+    Ok(count(&tree.arg("--prefix=none").read()?))
 }
 
 /// A listing names a crate once for each that wants it.
 fn count(listing: &str) -> usize {
-    let names = listing
+    let lines = listing
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with("lapidary"));
-    let name = |line: &str| {
-        line.split_whitespace()
-            .take(2)
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    names.map(name).collect::<BTreeSet<_>>().len()
+    let name = |line: &str| line.split_whitespace().take(2).collect::<String>();
+    lines.map(name).collect::<BTreeSet<_>>().len()
 }
 
 /// Builds the core's first program from scratch. Fails if it, or its tree of crates, is too large.
 pub(crate) fn check(sh: &Shell) -> Result<String> {
     let crates = crates_of(sh, "lapidary-core")?;
-    let (_, bytes) = build_core(sh, "lapidary-core-lto", LTO)?;
+    let (_, bytes) = build_one(sh, "lapidary-core-lto")?;
     let found = format!("{crates} crates, and a program of {bytes} bytes");
     ensure!(
         crates <= MOST_CRATES && bytes <= MOST_BYTES,
@@ -68,61 +57,44 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
 /// Builds programs from scratch, each with its own dependencies: wgpu alone, the memory manager
 /// without and with LTO, and the library with all operations. Each computes something on the GPU.
 pub(super) fn build(sh: &Shell) -> Result<Vec<Row>> {
-    let hello = fs::read_to_string(root().join("examples/hello.rs"))?;
-    let lapidary = format!("lapidary = {{ path = {:?} }}", root());
-    let built = [
-        ("wgpu", build_one(sh, "wgpu", WGPU, BY_WGPU, "")?),
-        ("lapidary-core", build_core(sh, "lapidary-core", "")?),
-        (
-            "lapidary-core-lto",
-            build_core(sh, "lapidary-core-lto", LTO)?,
-        ),
-        (
-            "lapidary",
-            build_one(sh, "lapidary", &lapidary, &hello, "")?,
-        ),
-    ];
-    let rows = built.into_iter().flat_map(|(name, (seconds, bytes))| {
-        let size = bytes as f64 / 1e6;
-        [
-            Row::counted(&format!("clean release build, {name}"), seconds, "s"),
-            Row::counted(&format!("program, stripped, {name}"), size, "MB"),
-        ]
-    });
-    Ok(rows.collect())
-}
-
-/// The program of the core's README.
-fn build_core(sh: &Shell, name: &str, profile: &str) -> Result<(f64, u64)> {
-    let page = fs::read_to_string(root().join("crates/core/README.md"))?;
-    let main = first_program(&page).context("the README of lapidary-core has no program")?;
-    let dependency = format!(
-        "lapidary-core = {{ path = {:?} }}",
-        root().join("crates/core")
-    );
-    build_one(sh, name, &dependency, main, profile)
-}
-
-/// The first block of Rust on a page.
-fn first_program(page: &str) -> Option<&str> {
-    let (_, rest) = page.split_once("```rust")?;
-    let (_, rest) = rest.split_once('\n')?;
-    rest.split("```").next()
+    let mut rows = Vec::new();
+    for name in ["wgpu", "lapidary-core", "lapidary-core-lto", "lapidary"] {
+        let (seconds, bytes) = build_one(sh, name)?;
+        let (build, size) = (format!("clean release build, {name}"), bytes as f64 / 1e6);
+        rows.push(Row::counted(&build, seconds, "s"));
+        rows.push(Row::counted(
+            &format!("program, stripped, {name}"),
+            size,
+            "MB",
+        ));
+    }
+    Ok(rows)
 }
 
 /// Builds a package with one program, in release and from scratch: the seconds, and the program's
 /// bytes.
-fn build_one(
-    sh: &Shell,
-    name: &str,
-    dependencies: &str,
-    main: &str,
-    profile: &str,
-) -> Result<(f64, u64)> {
+fn build_one(sh: &Shell, name: &str) -> Result<(f64, u64)> {
+    let read = |path: &str| sh.read_file(root().join(path));
+    let own = |name: &str, path: &str| format!("{name} = {{ path = {:?} }}", root().join(path));
+    let (dependencies, main) = match name {
+        "wgpu" => (WGPU.to_owned(), BY_WGPU.to_owned()),
+        "lapidary" => (own(name, "."), read("examples/hello.rs")?),
+        _ => {
+            let page = read("crates/core/README.md")?;
+            let main = first_program(&page).context("the core's README has no program")?;
+            (own("lapidary-core", "crates/core"), main.to_owned())
+        }
+    };
+    // The profile of users who care for the size.
+    let profile = if name.ends_with("-lto") {
+        "lto = true"
+    } else {
+        ""
+    };
     let folder = emptied(sh, &format!("bench/weight/{name}"))?;
     let manifest = format!(
         "[package]\nname = \"hello\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-         [dependencies]\n{dependencies}\n\n[profile.release]\nstrip = true\n{profile}"
+         [dependencies]\n{dependencies}\n\n[profile.release]\nstrip = true\n{profile}\n"
     );
     let _there = sh.push_dir(&folder);
     sh.write_file("Cargo.toml", manifest)?;
@@ -131,11 +103,16 @@ fn build_one(
     // Downloads do not count as build time.
     cmd!(sh, "cargo fetch").ignore_stderr().run()?;
     let start = Instant::now();
-    cmd!(sh, "cargo build --release --quiet")
-        .env("CARGO_TARGET_DIR", "target")
-        .run()?;
+    cmd!(sh, "cargo build --release --quiet --target-dir target").run()?;
     let program = folder.join(format!("target/release/hello{EXE_SUFFIX}"));
     Ok((start.elapsed().as_secs_f64(), fs::metadata(program)?.len()))
+}
+
+/// The first block of Rust on a page.
+fn first_program(page: &str) -> Option<&str> {
+    let (_, rest) = page.split_once("```rust")?;
+    let (_, rest) = rest.split_once('\n')?;
+    rest.split("```").next()
 }
 
 #[cfg(test)]

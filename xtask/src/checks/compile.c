@@ -1,9 +1,9 @@
 /* Compiles HLSL compute shaders with Microsoft's FXC or DXC, on Windows or under Wine.
  *
- *     compile.exe COMPILER LIMIT_MS LIST
+ *     compile.exe COMPILER LIMIT_MS FILE...
  *
- * COMPILER is "fxc" or "dxc"; its DLL is beside the program. LIST names one file of HLSL a line. For
- * each file the program prints a line with tabs between its fields: "ok", "refused" or "late",
+ * COMPILER is "fxc" or "dxc"; its DLL is beside the program. Each FILE has HLSL. For each file the
+ * program prints a line with tabs between its fields: "ok", "refused" or "late",
  * milliseconds of CPU time, the name, the first error. A compilation cannot be stopped, so the
  * program ends after a late one. */
 #include <windows.h>
@@ -135,15 +135,12 @@ static const char *first_error(void) {
 }
 
 int main(int count, char **args) {
-    FILE *list = count == 4 ? fopen(args[3], "r") : NULL;
-    if (!list || !load(args[1])) {
-        fprintf(stderr, list ? "the compiler's DLL is missing or too old\n"
-                             : "compile.exe COMPILER LIMIT_MS LIST\n");
+    if (count < 3 || !load(args[1])) {
+        fprintf(stderr, "compile.exe COMPILER LIMIT_MS FILE..., with the compiler's DLL\n");
         return 2;
     }
-    char name[1024];
-    while (fgets(name, sizeof name, list)) {
-        name[strcspn(name, "\r\n")] = 0;
+    for (int at = 3; at < count; at++) {
+        char *name = args[at];
         if (!read_source(name)) {
             printf("refused\t0\t%s\tthe file cannot be read\n", name);
             continue;

@@ -1,12 +1,14 @@
-//! The core tests again: on a second software adapter with other limits, and under Vulkan's
-//! validation layer, which detects misuse that a tolerant driver accepts. Tests on the simulated
-//! device or of the host's side are left out: their results would be the same.
+//! The core tests again: on a second software adapter with other limits, on the newest lavapipe,
+//! and under Vulkan's validation layer, which detects misuse that a tolerant driver accepts. Tests
+//! on the simulated device or of the host's side are left out: their results would be the same.
 
-use crate::apt;
+use std::env::consts::ARCH;
+
 use crate::driver;
-use crate::process::{Result, Shell, bail, ensure, target_dir, watch};
-use crate::steps::PASSED;
-use crate::suite::tests;
+use crate::packages;
+use crate::process::{PASSED, Result, Shell, cmd, ensure, target_dir};
+use crate::suite::{PROGRAM, tests};
+use crate::trixie;
 
 /// Arguments of cargo for the core tests. Skipped modules choose kernels or run each kernel again.
 const CORE: &str = "--test device --test operations";
@@ -45,20 +47,21 @@ const FORCED: &str = "\
 
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
-/// Makes the layer print its messages even if the program under test collects them too.
-const SETTINGS: &str = "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
-khronos_validation.report_flags = error,warn
+/// The layer ends a test at its first message, which is then in the test's output.
+const SETTINGS: &str = "khronos_validation.report_flags = error,warn
+khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG,VK_DBG_LAYER_ACTION_BREAK
 khronos_validation.log_filename = stdout
 ";
 
 /// The core tests on SwiftShader only, with the variants that it gets. The whole suite, which
 /// forces all variants, runs on it in `nightly`.
 pub(crate) fn swiftshader(sh: &Shell) -> Result<String> {
-    let left_out = [NOT_CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES]
-        .map(skip)
-        .concat();
+    let left_out = [NOT_CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES].map(skip);
     // Without the simulation and small bindings, on which the suite has run them.
-    let words = format!("LAPIDARY_TEST_DEVICES=adapter {CORE} --{left_out}");
+    let words = format!(
+        "LAPIDARY_TEST_DEVICES=adapter {CORE} --{}",
+        left_out.concat()
+    );
     on_swiftshader(sh, &words)
 }
 
@@ -85,84 +88,45 @@ fn on_swiftshader(sh: &Shell, words: &str) -> Result<String> {
     Ok(PASSED)
 }
 
-/// The core tests under the validation layer. Fails on any message, and if the layer was not
-/// loaded.
+/// The core tests under the validation layer. Any message fails its test.
 pub(crate) fn validation(sh: &Shell) -> Result<String> {
-    apt::install(sh, &["vulkan-validationlayers"])?;
+    packages::install(sh, "vulkan-validationlayers")?;
     let settings = target_dir().join("vk_layer_settings.txt");
     sh.write_file(&settings, SETTINGS)?;
     let _settings = sh.push_env("VK_LAYER_SETTINGS_PATH", &settings);
-    // Nextest hides the output of passed tests, which contains the messages. There is no debug info
-    // in the shaders: it names WGSL as the source language, which older layers do not know, and
-    // they would stop reading.
-    let layer = format!(
-        "NEXTEST_SUCCESS_OUTPUT=immediate VK_INSTANCE_LAYERS={LAYER} VK_LOADER_DEBUG=layer \
-         CARGO_TERM_COLOR=never WGPU_DEBUG=0"
+    let _layer = sh.push_env("VK_INSTANCE_LAYERS", LAYER);
+    // There is no debug info in the shaders: it names WGSL as the source language, which older
+    // layers do not know, and they would stop reading.
+    let _debug = sh.push_env("WGPU_DEBUG", "0");
+    let info = cmd!(sh, "cargo run --quiet {PROGRAM...} -- info").env("VK_LOADER_DEBUG", "layer");
+    let told = String::from_utf8_lossy(&info.output()?.stderr).into_owned();
+    let is_loaded = |line: &str| line.contains("Insert instance layer") && line.contains(LAYER);
+    ensure!(
+        told.lines().any(is_loaded),
+        "{LAYER} is not loaded: is it installed?"
     );
-    let core = format!("{layer} {CORE} --{}", skip(NOT_CORE));
+    tests(sh, &format!("{CORE} --{}", skip(NOT_CORE)))?.run()?;
     // Texts of kernels are the same on every adapter.
-    let forced = format!("{layer} --lib -- {FORCED} --skip valid_shader");
-    let (mut lines, mut succeeded) = (Vec::new(), true);
-    for words in [core, forced] {
-        let output = watch(tests(sh, &words)?, |line| {
-            is_message(line) || is_progress(line)
-        })?;
-        lines.extend(output.lines);
-        succeeded &= output.succeeded;
-    }
-    if !succeeded {
-        let told = lines.iter().filter(|line| !is_loader_chatter(line));
-        told.for_each(|line| println!("{line}"));
-        bail!("the core tests failed under the validation layer");
-    }
-    let is_loaded = |line: &&String| line.contains("Insert instance layer") && line.contains(LAYER);
-    let instances = lines.iter().filter(is_loaded).count();
-    ensure!(instances > 0, "no test loaded {LAYER}: is it installed?");
-    let mut messages = lines.iter().filter(|line| is_message(line));
-    match messages.next() {
-        Some(first) => bail!("{} messages, first: {first}", 1 + messages.count()),
-        None => Ok(format!("no messages, layer loaded {instances} times")),
-    }
+    tests(sh, &format!("--lib -- {FORCED} --skip valid_shader"))?.run()?;
+    Ok("no messages".into())
 }
 
-/// Whether a line of output is a message of the layer. The colon and the bracket distinguish it
-/// from wgpu's own error of the same name, which tests provoke.
-fn is_message(line: &str) -> bool {
-    let marks = [
-        "VUID-",
-        "Validation Error: [",
-        "Validation Warning: [",
-        "Validation Performance Warning: [",
-    ];
-    marks.iter().any(|mark| line.contains(mark))
-}
-
-/// Whether a line is the progress or the summary of a test runner.
-fn is_progress(line: &str) -> bool {
-    let words = [
-        "PASS", "FAIL", "SLOW", "LEAK", "SIG", "ABORT", "TIMEOUT", "Summary", "test ",
-    ];
-    words.iter().any(|word| line.trim_start().starts_with(word))
-}
-
-/// The loader's own log, which is long. The prefix differs between loaders.
-fn is_loader_chatter(line: &str) -> bool {
-    line.contains("LAYER:") || line.trim_start().starts_with("DEBUG:")
-}
-
-#[cfg(test)]
-mod tests_of_messages {
-    use super::is_message;
-
-    #[test]
-    fn a_message_is_told_from_other_output() {
-        assert!(is_message(
-            "VUID-VkBuffer-size-00912(ERROR): Validation Error: [ … ]"
-        ));
-        assert!(is_message(
-            "UNASSIGNED-x(WARN): Validation Warning: [ UNASSIGNED-x ]"
-        ));
-        assert!(!is_message("Validation Error"));
-        assert!(!is_message("test a_message ... ok"));
+/// The whole suite on the newest lavapipe, which has cooperative matrices and a memory budget, with
+/// each size of a subgroup, whose lanes have 32 bits each. The tests of `xtask` are left out,
+/// because they start programs, which the folder lacks.
+pub(crate) fn mesa_whole(sh: &Shell) -> Result<String> {
+    let variable = format!(
+        "CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER",
+        ARCH.to_uppercase()
+    );
+    let runner = trixie::runner(sh, "on-mesa.sh", "")?;
+    for bits in ["256", "128", "512"] {
+        let tests = tests(sh, "--exclude xtask")?.env(&variable, &runner);
+        // Drivers that these variables name are not in the folder.
+        let tests = tests
+            .env_remove("VK_DRIVER_FILES")
+            .env_remove("VK_ICD_FILENAMES");
+        tests.env("LP_NATIVE_VECTOR_WIDTH", bits).run()?;
     }
+    Ok("the suite with subgroups of 8, 4 and 16".into())
 }

@@ -1,35 +1,28 @@
 //! `lapidary-mpi`, which needs an MPI and libclang: lints, documentation, and tests that start
 //! ranks by `mpirun` on this machine.
 
-use super::source::{DENIED, EXAMPLES};
-use crate::apt;
 use crate::driver::ensure_gpu;
+use crate::packages;
 use crate::process::{Result, Shell, cmd};
+use crate::source::{EXAMPLES, MPI, strictly};
 use crate::suite::without_optimizer;
 
-const CRATE: [&str; 2] = ["--package", "lapidary-mpi"];
-
-/// Installs what the crate needs to be built, where this can be done.
-pub(crate) fn install(sh: &Shell) -> Result<()> {
-    apt::install(sh, &["openmpi-bin", "libopenmpi-dev", "libclang-dev"])
-}
+/// The crate, in its workspace.
+const CRATE: [&str; 4] = ["--package", "lapidary-mpi", EXAMPLES[0], EXAMPLES[1]];
 
 pub(crate) fn check(sh: &Shell) -> Result<String> {
-    install(sh)?;
-    let options = &[CRATE, EXAMPLES].concat();
-    cmd!(sh, "cargo clippy --all-targets {options...}")
-        .args(DENIED)
-        .run()?;
-    let doc = cmd!(sh, "cargo doc --no-deps {options...}");
+    packages::install(sh, MPI)?;
+    strictly(cmd!(sh, "cargo clippy --all-targets").args(CRATE))?;
+    let doc = cmd!(sh, "cargo doc --no-deps").args(CRATE);
     doc.env("RUSTDOCFLAGS", "-D warnings").run()?;
     test(sh)?;
-    cmd!(sh, "cargo test --doc {options...}").run()?;
+    cmd!(sh, "cargo test --doc").args(CRATE).run()?;
     Ok("sums, training, bad calls and dead ranks".into())
 }
 
 /// The tests with the other MPI.
 pub(crate) fn mpich(sh: &Shell) -> Result<String> {
-    apt::install(sh, &["mpich", "libmpich-dev", "libclang-dev"])?;
+    packages::install(sh, "mpich libmpich-dev libclang-dev")?;
     // The bindings are built for one MPI, and cargo does not see that the other is wanted.
     let forget = cmd!(sh, "cargo clean --package mpi-sys --package mpi").args(EXAMPLES);
     forget.run()?;
@@ -43,8 +36,7 @@ pub(crate) fn mpich(sh: &Shell) -> Result<String> {
 /// Runs the tests, of which one starts the example.
 fn test(sh: &Shell) -> Result<()> {
     ensure_gpu(sh)?;
-    let options = &[CRATE, EXAMPLES].concat();
-    cmd!(sh, "cargo build --example train {options...}").run()?;
-    let tests = cmd!(sh, "cargo test --lib --tests {options...}");
+    cmd!(sh, "cargo build --example train").args(CRATE).run()?;
+    let tests = cmd!(sh, "cargo test --lib --tests").args(CRATE);
     Ok(without_optimizer(sh, tests).run()?)
 }

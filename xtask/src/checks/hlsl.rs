@@ -1,27 +1,27 @@
-//! The kernels as wgpu gives them to a DX12 device. Microsoft's compilers compile them, under Wine
-//! except on Windows. FXC is the compiler of every Windows app that ships no other one. It refuses
+//! The kernels as wgpu gives them to a DX12 device. Microsoft's compilers compile them, under Wine.
+//! FXC is the compiler of every Windows app that ships no other one. It refuses
 //! loops that it cannot unroll, and a user waits for it at the first use of each kernel.
 //!
 //! The compilers are DLLs, which `compile.c` calls. They are downloaded where they are used and
 //! never become part of an artefact.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::thread;
+use std::slice::from_ref;
 
 use super::shaders::{sampled, texts, translated};
-use crate::process::target_dir;
-use crate::process::{Context, Result, Shell, bail, cmd, each_line, ensure, root, shell};
-use crate::{apt, pip};
-
-/// Texts of each kernel in the sample.
-const SAMPLE: usize = 16;
+use crate::packages;
+use crate::process::{Context, Result, Shell, cmd, ensure, root, target_dir};
 
 /// How often a text is compiled again that took too long. The least time counts: in a test on a
 /// shared machine, one text took between 3.7 and 6.9 s of CPU time.
 const MOST_REPEATS: usize = 6;
 
-/// Number of programs that run at a time.
+/// Number of programs that run at a time, and of the texts that one compiles.
 const PARALLEL: usize = 2;
+const AT_ONCE: usize = 100;
 
 /// Longest compilation of a kernel, in milliseconds of CPU time on the machine on which FXC takes
 /// `YARDSTICK_MS` for the yardstick, and 3.8 s for the slowest text.
@@ -33,7 +33,7 @@ const YARDSTICK_MS: u64 = 320;
 const MOST_LONG: usize = 5;
 
 /// A compiler of HLSL.
-struct Kind {
+pub(crate) struct Kind {
     name: &'static str,
     /// Time limit of a compilation, in milliseconds of CPU time.
     limit_ms: &'static str,
@@ -46,7 +46,7 @@ struct Kind {
 }
 
 /// The compiler of every Windows, for shader model 5.1. Version 10.0.16299.
-const FXC: Kind = Kind {
+pub(crate) const FXC: Kind = Kind {
     name: "fxc",
     limit_ms: "15000",
     ending: ".sm5.hlsl",
@@ -57,7 +57,7 @@ const FXC: Kind = Kind {
 
 /// The compiler that an app ships, for shader model 6. It takes long for products of software
 /// adapters through several windows, which are rare.
-const DXC: Kind = Kind {
+pub(crate) const DXC: Kind = Kind {
     name: "dxc",
     limit_ms: "60000",
     ending: ".sm6.hlsl",
@@ -66,55 +66,40 @@ const DXC: Kind = Kind {
     members: &["slangpy/dxcompiler.dll", "slangpy/dxil.dll"],
 };
 
-/// FXC compiles a sample of the texts.
-pub(crate) fn sample(sh: &Shell) -> Result<String> {
-    check(sh, &FXC, SAMPLE)
-}
-
-/// FXC compiles every text.
-pub(crate) fn whole(sh: &Shell) -> Result<String> {
-    check(sh, &FXC, usize::MAX)
-}
-
-/// DXC compiles a sample of the texts that need it.
-pub(crate) fn sample_by_dxc(sh: &Shell) -> Result<String> {
-    check(sh, &DXC, SAMPLE)
-}
-
-fn check(sh: &Shell, kind: &Kind, most_of_a_kernel: usize) -> Result<String> {
+/// Compiles at most so many texts of each kernel.
+pub(crate) fn check(sh: &Shell, kind: &Kind, most_of_a_kernel: usize) -> Result<String> {
     kind.install(sh)?;
     let all = texts(&translated(sh)?, kind.ending)?;
     let texts = sampled(&all, most_of_a_kernel)?;
-    let (count, of_all) = (texts.len(), all.len());
-    println!("{} compiles {count} of {of_all} texts", kind.name);
-    let mut figures = Figures(kind.compile(&texts)?);
-    let judged = if kind.name == FXC.name {
-        let pace = kind.yardstick()?.max(YARDSTICK_MS);
-        // Two threads of one core need up to twice the time of one, and so does one whose
-        // neighbours on the machine use the cache. So slow texts are compiled again alone.
-        for _ in 0..MOST_REPEATS {
-            let slow = figures.slow(pace);
-            let is_slow = |text: &&PathBuf| slow.iter().any(|name| text.ends_with(name));
-            for text in texts.iter().filter(is_slow) {
-                figures.improve(kind.compile_some(0, &[text])?);
+    let of_all = all.len();
+    println!("{} texts of {of_all}, {PARALLEL} at a time", texts.len());
+    let mut figures = Figures(kind.compile(sh, &texts)?);
+    // Every user waits for FXC.
+    let judged = match kind.name == FXC.name {
+        true => {
+            let pace = YARDSTICK_MS.max(kind.yardstick(sh)?);
+            println!("the yardstick takes {pace} ms");
+            // Two threads of one core need up to twice the time of one, and so does one whose
+            // neighbours on the machine use the cache. So slow texts are compiled again alone.
+            for text in &texts {
+                for _ in 0..MOST_REPEATS {
+                    if figures.is_slow(&file_name(text), pace) {
+                        figures.improve(kind.run(sh, from_ref(text), 1)?);
+                    }
+                }
             }
+            figures.judged(pace)
         }
-        figures.judged(pace)
-    } else {
-        figures.all_compiled()
+        false => figures.all_compiled(),
     };
     print!("{}", figures.table());
     Ok(format!("{} of {of_all}", judged?))
 }
 
-/// Puts FXC's DLL into a folder, unless it is there.
-pub(crate) fn fetch_dll(sh: &Shell, folder: &Path) -> Result<()> {
-    fetch(sh, &FXC, folder)
-}
-
-fn fetch(sh: &Shell, kind: &Kind, folder: &Path) -> Result<()> {
+/// Puts the compiler's DLLs into a folder, unless they are there.
+pub(crate) fn fetch(sh: &Shell, kind: &Kind, folder: &Path) -> Result<()> {
     let system = format!("--platform win_amd64 --implementation cp {}", kind.python);
-    pip::fetch(sh, kind.package, &system, kind.members, folder)
+    packages::fetch(sh, kind.package, &system, kind.members, folder)
 }
 
 impl Kind {
@@ -125,80 +110,72 @@ impl Kind {
 
     /// Installs the missing packages, downloads the DLLs and builds the program.
     fn install(&self, sh: &Shell) -> Result<()> {
-        apt::install(sh, &["wine", "wine64", "gcc-mingw-w64-x86-64"])?;
+        packages::install(sh, "wine wine64 gcc-mingw-w64-x86-64")?;
         fetch(sh, self, &sh.create_dir(self.folder())?)?;
         let program = self.folder().join("compile.exe");
-        let options = "-O2 -D__USE_MINGW_ANSI_STDIO=1 xtask/src/ci/compile.c -o".split(' ');
+        let options = "-O2 -D__USE_MINGW_ANSI_STDIO=1 xtask/src/checks/compile.c -o".split(' ');
         cmd!(sh, "x86_64-w64-mingw32-gcc {options...} {program}").run()?;
         // Wine creates its own folder first. Two programs at once would both create it.
-        self.compile_some(0, &[]).map(drop)
+        self.run(sh, &[], 1).map(drop)
     }
 
     /// Compiles all texts.
-    fn compile(&self, texts: &[PathBuf]) -> Result<Vec<Compilation>> {
-        let share = |index: usize| -> Result<_> {
-            let mut rest: Vec<_> = texts.iter().skip(index).step_by(PARALLEL).collect();
-            let mut done = Vec::new();
-            while let Some(first) = rest.first() {
-                let mut some = self.compile_some(index, &rest)?;
-                if some.is_empty() {
-                    // It ended the program.
-                    let line = format!("refused\t0\t{}\tthe compiler fell", first.display());
-                    some.extend(Compilation::read(&line));
-                }
-                rest.drain(..some.len().min(rest.len()));
-                done.extend(some);
-            }
-            Ok(done)
+    fn compile(&self, sh: &Shell, texts: &[PathBuf]) -> Result<Vec<Compilation>> {
+        let mut done = self.run(sh, texts, AT_ONCE)?;
+        let names = |done: &[Compilation]| -> BTreeSet<String> {
+            done.iter().map(|text| text.name.clone()).collect()
         };
-        let share = &share;
-        thread::scope(|scope| {
-            let shares: Vec<_> = (0..PARALLEL)
-                .map(|at| scope.spawn(move || share(at)))
-                .collect();
-            let mut all = Vec::new();
-            for share in shares {
-                let Ok(done) = share.join() else {
-                    bail!("a thread that compiles panicked");
-                };
-                all.extend(done?);
-            }
-            Ok(all)
-        })
+        // Those behind one that ended its program.
+        let mut rest = texts.to_vec();
+        rest.retain(|text| !names(&done).contains(&*file_name(text)));
+        done.extend(self.run(sh, &rest, 1)?);
+        rest.retain(|text| !names(&done).contains(&*file_name(text)));
+        let fell = |text: &PathBuf| format!("refused\t0\t{}\tthe compiler fell", text.display());
+        done.extend(
+            rest.iter()
+                .filter_map(|text| Compilation::read(&fell(text))),
+        );
+        Ok(done)
     }
 
     /// Compiles the yardstick a few times, alone. Returns the least milliseconds.
-    fn yardstick(&self) -> Result<u64> {
-        let text = root().join("xtask/src/ci/yardstick.hlsl");
-        let times = self.compile_some(0, &[&text; 5])?;
+    fn yardstick(&self, sh: &Shell) -> Result<u64> {
+        let text = root().join("xtask/src/checks/yardstick.hlsl");
+        let times = self.run(sh, &vec![text; 5], 5)?;
         let compiled = times.iter().filter(|time| time.outcome == COMPILED);
         let least = compiled.map(|time| time.ms).min();
         least.context("the yardstick does not compile")
     }
 
-    /// Compiles texts one after the other, to the end or until one takes too long.
-    fn compile_some(&self, index: usize, texts: &[&PathBuf]) -> Result<Vec<Compilation>> {
-        let (sh, folder) = (shell()?, self.folder());
-        let (program, list) = (
-            folder.join("compile.exe"),
-            folder.join(format!("list-{index}")),
+    /// Compiles texts, at most so many one after the other in a program. It ends after one that
+    /// takes too long.
+    fn run(&self, sh: &Shell, texts: &[PathBuf], at_once: usize) -> Result<Vec<Compilation>> {
+        let names: Vec<_> = texts
+            .iter()
+            .map(|text| text.display().to_string())
+            .collect();
+        let (folder, [at_once, parallel]) =
+            (self.folder(), [at_once, PARALLEL].map(|n| n.to_string()));
+        let xargs = cmd!(
+            sh,
+            "xargs -0 -n {at_once} -P {parallel} wine {folder}/compile.exe"
         );
-        let names = texts.iter().map(|text| format!("{}\n", text.display()));
-        sh.write_file(&list, names.collect::<String>())?;
-        let program = match cfg!(windows) {
-            true => cmd!(sh, "{program}"),
-            false => cmd!(sh, "wine {program}"),
-        };
-        let program = program
+        let xargs = xargs
             .args([self.name, self.limit_ms])
-            .arg(list)
+            .stdin(names.join("\0"));
+        let xargs = xargs
             .env("WINEPREFIX", folder.join("wine"))
-            .env("WINEDEBUG", "-all")
-            .env("WINEDLLOVERRIDES", NO_WINDOWS);
-        let mut done = Vec::new();
-        each_line(program.into(), |line| done.extend(Compilation::read(line)))?;
-        Ok(done)
+            .env("WINEDEBUG", "-all");
+        let found = xargs
+            .env("WINEDLLOVERRIDES", NO_WINDOWS)
+            .ignore_status()
+            .read()?;
+        Ok(found.lines().filter_map(Compilation::read).collect())
     }
+}
+
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// For Wine: no windows, no .NET, no shortcuts; FXC is Microsoft's, not Wine's own.
@@ -219,24 +196,18 @@ struct Compilation {
 }
 
 impl Compilation {
-    /// Parses a line of the program: outcome, milliseconds, file, message.
+    /// Parses a line of the program: outcome, milliseconds, file (also in Windows' form), message.
     fn read(line: &str) -> Option<Compilation> {
         let mut fields = line.split('\t');
         let outcome = fields.next()?;
+        let mut known = [COMPILED, REFUSED, LATE].into_iter();
         Some(Compilation {
-            outcome: [COMPILED, REFUSED, LATE]
-                .into_iter()
-                .find(|known| *known == outcome)?,
+            outcome: known.find(|known| *known == outcome)?,
             ms: fields.next()?.parse().ok()?,
-            name: name_of(fields.next()?).into(),
+            name: fields.next()?.rsplit(['/', '\\']).next()?.into(),
             message: fields.next().unwrap_or_default().into(),
         })
     }
-}
-
-/// A file's name without its folder, also of a path in Windows' form.
-fn name_of(path: &str) -> &str {
-    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// All compilations. A pace is FXC's time for the yardstick on this machine: a slower machine gets
@@ -248,11 +219,11 @@ fn at_pace(limit_ms: u64, pace: u64) -> u64 {
 }
 
 impl Figures {
-    /// The texts that took too long and should be compiled again.
-    fn slow(&self, pace: u64) -> Vec<String> {
+    /// Whether a text took too long and should be compiled again.
+    fn is_slow(&self, name: &str, pace: u64) -> bool {
         let limit_ms = at_pace(SLOWEST_MS, pace);
-        let slow = self.0.iter().filter(|text| text.ms > limit_ms);
-        slow.map(|text| text.name.clone()).collect()
+        let mut texts = self.0.iter();
+        texts.any(|text| text.ms > limit_ms && text.name == name)
     }
 
     /// Keeps the better of two compilations of each text.
@@ -275,12 +246,12 @@ impl Figures {
     /// The refused texts and the ten slowest.
     fn table(&self) -> String {
         let refused = self.0.iter().filter(|text| text.outcome == REFUSED);
-        let slowest = self.sorted().into_iter().take(10);
-        let lines = refused.chain(slowest).map(|text| {
+        let mut table = String::new();
+        for text in refused.chain(self.sorted().into_iter().take(10)) {
             let (outcome, ms, name) = (text.outcome, text.ms, &text.name);
-            format!("{outcome:<7} {ms:>6} ms {name} {}\n", text.message)
-        });
-        lines.collect()
+            let _ = writeln!(table, "{outcome:<7} {ms:>6} ms {name} {}", text.message);
+        }
+        table
     }
 
     /// A summary; an error if the results are not good enough for what every user gets.
@@ -290,9 +261,8 @@ impl Figures {
         let is_fast = slowest <= limits[0]
             && median <= limits[1]
             && long as usize * 100 <= self.0.len() * MOST_LONG;
-        let is_good = is_fast && self.all_compiled().is_ok();
         ensure!(
-            is_good,
+            is_fast && self.all_compiled().is_ok(),
             "{found}; limits: {limits:?} ms, {MOST_LONG} % long, 0 refused"
         );
         Ok(found)
@@ -301,10 +271,8 @@ impl Figures {
     /// A summary; an error if a text was not compiled, at any speed.
     fn all_compiled(&self) -> Result<String> {
         let (found, _) = self.found(LONG_MS);
-        ensure!(
-            self.0.iter().all(|text| text.outcome == COMPILED),
-            "{found}"
-        );
+        let is_compiled = |text: &Compilation| text.outcome == COMPILED;
+        ensure!(self.0.iter().all(is_compiled), "{found}");
         Ok(found)
     }
 
@@ -330,20 +298,12 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn text(ms: u64, outcome: &'static str) -> Compilation {
-        Compilation {
-            outcome,
-            ms,
-            name: format!("text {ms}"),
-            message: String::new(),
-        }
+    fn figures(times: &[u64], outcome: &str) -> Figures {
+        let text = |ms| Compilation::read(&format!("{outcome}\t{ms}\ttext {ms}"));
+        Figures(times.iter().filter_map(text).collect())
     }
 
-    fn figures(times: &[u64], outcome: &'static str) -> Figures {
-        Figures(times.iter().map(|&ms| text(ms, outcome)).collect())
-    }
-
-    fn judged(times: &[u64], outcome: &'static str) -> Result<String> {
+    fn judged(times: &[u64], outcome: &str) -> Result<String> {
         figures(times, outcome).judged(YARDSTICK_MS)
     }
 
@@ -363,31 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_machine_gets_longer_limits() {
-        let slow = figures(&[6000], COMPILED);
-        assert!(slow.slow(2 * YARDSTICK_MS).is_empty() && slow.judged(2 * YARDSTICK_MS).is_err());
-        assert_eq!(slow.slow(YARDSTICK_MS), ["text 6000"]);
+    fn a_slow_machine_gets_longer_limits_and_the_better_compilation_counts() {
+        let (mut texts, name) = (figures(&[6000, 10], COMPILED), "text 6000");
+        assert!(!texts.is_slow(name, 2 * YARDSTICK_MS));
+        for (again, is_slow) in [(7000, true), (3000, false)] {
+            texts.improve(
+                Compilation::read(&format!("ok\t{again}\ttext 6000"))
+                    .into_iter()
+                    .collect(),
+            );
+            assert_eq!(texts.is_slow(name, YARDSTICK_MS), is_slow);
+        }
         assert_eq!(at_pace(5000, 2 * YARDSTICK_MS), 10_000);
-    }
-
-    #[test]
-    fn the_better_of_two_compilations_counts() {
-        let mut texts = figures(&[6000, 5500, 10], COMPILED);
-        let again = |ms| Compilation {
-            name: "text 6000".into(),
-            ..text(ms, COMPILED)
-        };
-        let times = |texts: &Figures| {
-            texts
-                .sorted()
-                .iter()
-                .map(|text| text.ms)
-                .collect::<Vec<_>>()
-        };
-        texts.improve(vec![again(7000)]);
-        assert_eq!(times(&texts), [6000, 5500, 10]);
-        texts.improve(vec![again(3000)]);
-        assert_eq!(times(&texts), [5500, 3000, 10]);
     }
 
     #[test]

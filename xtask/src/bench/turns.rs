@@ -1,0 +1,275 @@
+//! The same cases by several programs in turn: by the working tree and another commit, or beside
+//! other libraries. Those are in `benches/peers`, a separate workspace, so only this verb downloads
+//! and builds them.
+
+use std::cmp::Ordering::Equal;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::Options;
+use super::programs::{TABLE, build_peer, build_table, cases, into_docs, one, write};
+use super::row::{Row, digits, escaped};
+use crate::process::{Context, Result, Shell, cmd, ensure, root, target_dir};
+
+const BENCH: &str = "benches/table/main.rs";
+
+/// Pairs of runs of each case by two commits, and of one whose pairs differ by more than a tenth:
+/// some take one of two times, by chance.
+const PAIRS: usize = 3;
+const MOST_PAIRS: usize = 9;
+
+const HEAD: &str = "Each has the median of 3 runs, and of 9 where the single pairs of runs differ \
+    by more than 10 %.\n\n| case | now | before | × as fast | in single pairs |\n\
+    | --- | ---: | ---: | ---: | ---: |\n";
+
+/// The other libraries.
+pub(super) const PEERS: [&str; 3] = ["raw", "candle", "burn"];
+
+/// Runs of each library for a case.
+const TURNS: usize = 2;
+
+/// A program that measures: its name, its path, and the cases that it has.
+type Program<'a> = (&'a str, String, Vec<String>);
+
+/// Runs a case once by each program, in this order or backwards.
+fn turn(
+    sh: &Shell,
+    programs: &[Program<'_>],
+    case: &String,
+    seconds: &str,
+    is_forward: bool,
+    rows: &mut [Vec<Row>],
+) -> Result<()> {
+    let mut order: Vec<_> = programs.iter().zip(rows).collect();
+    if !is_forward {
+        order.reverse();
+    }
+    for ((name, program, cases), rows) in order {
+        // Only ours beside other libraries measures the machine's limit.
+        let all = ["--seconds", seconds, "--bare"];
+        let extra = if *name == "lapidary" { &all[..2] } else { &all };
+        let mut row = match cases.contains(case) {
+            true => one(sh, program, name, case, extra)?,
+            false => Row::missing(name, case),
+        };
+        row.0["by"] = json!(name);
+        rows.push(row);
+    }
+    Ok(())
+}
+
+/// Prints the rows or the line of the table, and the title in front of the first one. Adds them to
+/// the text.
+fn show(text: &mut String, title: &str, rows: &[Row], line: &str, options: &Options) {
+    let title = if text.is_empty() { title } else { "" };
+    match options.is_json {
+        true => rows.iter().for_each(|row| println!("{}", row.0)),
+        false => print!("{title}{line}"),
+    }
+    *text += title;
+    *text += line;
+}
+
+/// The row that stands for several runs: a failed one, or the one at this place by its time.
+fn chosen(rows: &[Row], place: usize) -> &Row {
+    let mut sorted: Vec<_> = rows.iter().collect();
+    sorted.sort_by(|a, b| a.seconds().partial_cmp(&b.seconds()).unwrap_or(Equal));
+    let failed = rows.iter().find(|row| row.has_error());
+    failed.unwrap_or(sorted[place])
+}
+
+fn median(rows: &[Row]) -> &Row {
+    chosen(rows, rows.len() / 2)
+}
+
+pub(super) fn against(sh: &Shell, revision: &str, options: &Options) -> Result<()> {
+    let commit = format!("{revision}^{{commit}}");
+    let commit = cmd!(sh, "git rev-parse --short=12 --verify --quiet {commit}").read();
+    let commit = commit.with_context(|| format!("there is no commit `{revision}`"))?;
+    let bench = cmd!(sh, "git cat-file -e {commit}:{BENCH}").quiet();
+    if bench.ignore_stderr().run().is_err() {
+        let first = cmd!(sh, "git log --format=%h --diff-filter=A -- {BENCH}").read()?;
+        anyhow::bail!("{revision} ({commit}) has no bench `{TABLE}`, which came with {first}");
+    }
+    let new = build_table(sh, &root(), &target_dir())?;
+    let folder = target_dir().join("bench/against").join(&commit);
+    // An interrupted run may have left one.
+    remove(sh, &folder);
+    cmd!(sh, "git worktree add --quiet --detach {folder} {commit}").run()?;
+    // Outputs have the same names in every folder, so these need their own target folder. Files
+    // that were just checked out are newer than older outputs, so cargo builds them again.
+    let target = target_dir().join("bench/against/target");
+    let tree = Tree(sh, folder);
+    let old = build_table(sh, &tree.1, &target).context(commit.clone())?;
+    let words = &options.words;
+    let known = cases(sh, &new, words)?;
+    let before = cases(sh, &old, words).unwrap_or_default();
+    let mut names = known.clone();
+    names.extend(before.iter().filter(|name| !known.contains(name)).cloned());
+    let programs = [("now", new, known), (&commit, old, before)];
+    let seconds = options.seconds.as_deref().unwrap_or("0.4");
+    let (mut text, mut is_good) = (String::new(), true);
+    for case in names {
+        let mut rows = [Vec::new(), Vec::new()];
+        // The order alternates, in case it matters.
+        while rows[0].len() < PAIRS || (differ(&rows) && rows[0].len() < MOST_PAIRS) {
+            let is_forward = rows[0].len() % 2 == 0;
+            turn(sh, &programs, &case, seconds, is_forward, &mut rows)?;
+        }
+        is_good &= !rows[0].iter().any(Row::has_error);
+        let mut adapters = rows.iter().flatten().map(Row::adapter);
+        let adapter = adapters.find(|adapter| adapter != "no adapter");
+        let adapter = adapter.unwrap_or("no adapter".into());
+        let title = format!("The working tree beside {commit}, on {adapter}. {HEAD}");
+        let line = compared(&case, &rows);
+        show(&mut text, &title, &rows.concat(), &line, options);
+    }
+    write(sh, "against.md", &text)?;
+    ensure!(is_good, "not everything is right; see above");
+    Ok(())
+}
+
+/// A work tree of git. Dropping it removes it.
+struct Tree<'a>(&'a Shell, PathBuf);
+
+impl Drop for Tree<'_> {
+    fn drop(&mut self) {
+        remove(self.0, &self.1);
+    }
+}
+
+/// Removes a work tree. There may be none.
+fn remove(sh: &Shell, folder: &Path) {
+    let remove = cmd!(sh, "git worktree remove --force {folder}").quiet();
+    let _ = remove.ignore_stderr().run();
+    let _ = cmd!(sh, "git worktree prune").quiet().run();
+}
+
+/// The least and the greatest speed of the new commit relative to the old one in single pairs.
+fn spread([new, old]: &[Vec<Row>; 2]) -> (f64, f64) {
+    let pairs = new.iter().zip(old);
+    let ratios = pairs.filter_map(|(new, old)| Some(old.seconds()? / new.seconds()?));
+    let ends = (f64::INFINITY, 0.0_f64);
+    ratios.fold(ends, |(a, b), ratio| (a.min(ratio), b.max(ratio)))
+}
+
+fn differ(rows: &[Vec<Row>; 2]) -> bool {
+    let (least, most) = spread(rows);
+    most > 1.1 * least
+}
+
+fn compared(case: &str, rows: &[Vec<Row>; 2]) -> String {
+    let [new, old] = [median(&rows[0]), median(&rows[1])];
+    let (case, (least, most)) = (escaped(case), spread(rows));
+    let ratio = match (new.seconds(), old.seconds()) {
+        (Some(new), Some(old)) => format!("{:.2} | {least:.2}–{most:.2}", old / new),
+        _ => "– | ".into(),
+    };
+    let (new, old) = (new.figure(), old.figure());
+    format!("| {case} | {new} | {old} | {ratio} |\n")
+}
+
+pub(super) fn peers(sh: &Shell, peers: &[String], options: &Options) -> Result<()> {
+    let ours = build_table(sh, &root(), &target_dir())?;
+    let cases = cases(sh, &ours, &options.words)?;
+    let mut programs = vec![("lapidary", ours, cases.clone())];
+    for name in peers {
+        let is_known = PEERS.contains(&name.as_str());
+        ensure!(is_known, "there is no peer `{name}`; there are: {PEERS:?}");
+        programs.push((name, build_peer(sh, name)?, cases.clone()));
+    }
+    let names = programs.iter().map(|program| program.0);
+    let names = names.collect::<Vec<_>>().join(" | ");
+    let seconds = options.seconds.as_deref().unwrap_or("0.7");
+    let mut text = String::new();
+    for case in &cases {
+        let mut rows = vec![Vec::new(); programs.len()];
+        for _ in 0..TURNS {
+            turn(sh, &programs, case, seconds, true, &mut rows)?;
+        }
+        let mut best: Vec<Row> = rows.iter().map(|rows| chosen(rows, 0).clone()).collect();
+        // Everybody's share is of the same limit, the best that was measured.
+        let (limits, at) = (rows[0].iter(), seconds_at_limit);
+        let limits = limits.filter_map(|row| Some((at(row)?, row)));
+        let limit = limits.min_by(|a, b| a.0.total_cmp(&b.0));
+        if let Some(limit) = limit {
+            best.iter_mut().for_each(|row| set_limit(row, limit));
+        }
+        let (adapter, columns) = (best[0].adapter(), " ---: |".repeat(best.len() + 1));
+        let title = format!("On {adapter}:\n\n| case | the cores | {names} |\n| --- |{columns}\n");
+        let line = line(case, &best, limit.map(|(_, row)| row));
+        show(&mut text, &title, &best, &line, options);
+    }
+    write(sh, "peers.md", &text)?;
+    match options.into_docs {
+        true => into_docs(sh, "libraries.md", "peers", &text),
+        false => Ok(()),
+    }
+}
+
+/// The seconds at the machine's limit, computed from the share.
+fn seconds_at_limit(row: &Row) -> Option<f64> {
+    Some(row.number("share")? * row.seconds()?)
+}
+
+fn set_limit(row: &mut Row, (seconds, limit): (f64, &Row)) {
+    if let Some(took) = row.seconds() {
+        row.0["share"] = json!(seconds / took);
+        for key in ["limit", "limit_value"] {
+            row.0[key] = limit.0[key].clone();
+        }
+    }
+}
+
+fn line(case: &str, rows: &[Row], limit: Option<&Row>) -> String {
+    let mut units = rows.iter().map(|row| row.text("unit"));
+    let unit = units.find(|unit| !unit.is_empty()).unwrap_or_default();
+    let limit = limit.and_then(|row| row.number("limit_value"));
+    let limit = limit.map(|limit| format!("{} {unit}", digits(limit)));
+    let mut line = format!("| {} | {}", escaped(case), limit.unwrap_or("–".into()));
+    for row in rows {
+        line += &match (row.number("value"), row.number("share")) {
+            (Some(value), Some(_)) => format!(" | {} ({})", digits(value), row.share()),
+            _ => format!(" | {}", row.figure()),
+        };
+    }
+    line + " |\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(seconds: &[f64]) -> Vec<Row> {
+        let row = |seconds: &f64| Row::counted("a", *seconds, "s");
+        seconds.iter().map(row).collect()
+    }
+
+    #[test]
+    fn a_ratio_is_of_the_medians_and_its_spread_of_the_pairs() {
+        let pairs = [rows(&[1.0, 2.0, 2.0]), rows(&[3.0, 2.0, 2.0])];
+        let line = "| a | 2 s | 2 s | 1.00 | 1.00–3.00 |\n";
+        assert_eq!(compared("a", &pairs), line);
+        assert!(differ(&pairs) && !differ(&[rows(&[1.0, 2.0]), rows(&[1.05, 2.0])]));
+    }
+
+    #[test]
+    fn a_failure_outlives_figures_and_what_is_missing_has_no_ratio() {
+        let mut pairs = [rows(&[1.0, 1.0]), rows(&[1.0])];
+        pairs[1].push(Row::failed("lapidary", "a", "wrong"));
+        assert_eq!(compared("a", &pairs), "| a | 1 s | ERROR: wrong | – |  |\n");
+        let pairs = [rows(&[1.0]), vec![Row::missing("lapidary", "a")]];
+        assert_eq!(compared("a", &pairs), "| a | 1 s | – | – |  |\n");
+        assert!(!differ(&pairs));
+    }
+
+    #[test]
+    fn everybodys_share_is_of_the_same_limit() {
+        let limit = Row(json!({ "limit": "loops", "limit_value": 8.0 }));
+        let mut rows = rows(&[4.0]);
+        set_limit(&mut rows[0], (1.0, &limit));
+        let line = line("a*b", &rows, Some(&limit));
+        assert_eq!(line, "| a\\*b | 8 s | 4 (25 %) |\n");
+    }
+}

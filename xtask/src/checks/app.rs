@@ -1,0 +1,125 @@
+//! `examples/fluid`, which has its own device, and a panel that shows its memory. The step runs its
+//! tests, and the program without a window under a changing budget, and with a lost device. Then it
+//! runs it in a window with a pointer.
+
+use crate::driver::ensure_gpu;
+use crate::line::Line;
+use crate::packages;
+use crate::process::{Background, Result, Shell, cmd, lines_of, target_dir};
+use crate::source::EXAMPLES;
+
+/// A virtual screen, a program that moves the pointer, and the libraries for the program's window.
+const PACKAGES: &str =
+    "xvfb xdotool libx11-6 libx11-xcb1 libxcb1 libxcursor1 libxi6 libxkbcommon-x11-0";
+
+/// Factor for the waits of [`HAND`] in a second attempt, because a busy machine draws few frames.
+const PATIENCE: f64 = 4.0;
+
+/// Actions on the window within [`SECONDS`]. The window's upper left corner is the screen's. They
+/// stir the fluid, move the slider of the budget to the left, show an earlier frame and continue
+/// from it. They also make the window as small as possible for a moment.
+const HAND: &str = "
+    search --sync --name fluid sleep 4
+    mousemove 300 300 mousedown 1 sleep 0.3 mousemove 380 260 sleep 0.3 mousemove 460 300 sleep 0.3
+    mouseup 1
+    mousemove 944 36 mousedown 1 sleep 0.3 mousemove 905 36 sleep 0.5 mouseup 1 sleep 2
+    mousemove 60 700 mousedown 1 sleep 0.5 mousemove 40 700 sleep 0.5 mouseup 1 sleep 0.5
+    mousemove 350 677 sleep 0.3 click 1 sleep 0.5
+    windowsize 1 1 sleep 0.5 windowsize 60 40 sleep 0.5 windowsize 1152 720 sleep 0.5";
+const SECONDS: f64 = 16.0;
+
+pub(crate) fn check(sh: &Shell) -> Result<String> {
+    ensure_gpu(sh)?;
+    for verb in ["build", "test"] {
+        let cargo = cmd!(sh, "cargo {verb} --package fluid --package lapidary-egui");
+        cargo.args(EXAMPLES).run()?;
+    }
+    // The budget shrinks and grows while frames are drawn, and earlier frames are shown. A picture
+    // has 16 levels each of red, green and blue. The panels alone have 27 colours.
+    let line = fluid(sh, "--frames 160 --budget 64MiB", "")?;
+    line.expect(
+        "equal is true, rewound is true, over_budget_bytes is 0, stood_still is 0, losses is 0, \
+         frames is 160, colours >= 120, peak_device_bytes > 0, peak_device_bytes <= budget_bytes, \
+         evicted_bytes >= 1048576, restored_bytes >= 1048576",
+    )?;
+    // The device is lost during the run. Evicted frames survive, and the fluid continues from them.
+    let line = fluid(sh, "--frames 50 --budget 24MiB --lose 42", "")?;
+    line.expect("losses is 1, frames is 50, equal is true, steps >= 12")?;
+    if !cfg!(target_os = "linux") {
+        return Ok("no window on this system".into());
+    }
+    packages::install(sh, PACKAGES)?;
+    let hurried = in_a_window(sh, 1.0)?;
+    // A loss does not depend on the speed of the machine.
+    hurried.expect("losses is 0")?;
+    judge_window(&hurried).or_else(|error| {
+        println!("{error}. Once more, with more time.");
+        judge_window(&in_a_window(sh, PATIENCE)?)
+    })
+}
+
+/// Runs a fluid that is small enough for a software adapter, with 1.1 MiB of history a frame.
+/// Returns its last line.
+fn fluid(sh: &Shell, options: &str, display: &str) -> Result<Line> {
+    let (program, options) = (target_dir().join("debug/fluid"), options.split(' '));
+    let picture = display.is_empty().then(|| target_dir().join("fluid.png"));
+    let picture = picture
+        .iter()
+        .flat_map(|path| ["--png".as_ref(), path.as_os_str()]);
+    let fluid = cmd!(sh, "{program} --size 256x160 --keep 40 {options...}");
+    Line::last(
+        "fluid",
+        &lines_of(fluid.args(picture).env("DISPLAY", display))?,
+    )
+}
+
+/// A virtual screen and its name. The server prints the free number that it took.
+pub(crate) fn screen(sh: &Shell) -> Result<(Background, String)> {
+    let server = cmd!(sh, "Xvfb -displayfd 1 -screen 0 1280x800x24 -nolisten tcp");
+    let server = Background::start(server.ignore_stderr())?;
+    let name = format!(":{}", server.said("")?);
+    Ok((server, name))
+}
+
+/// Runs it in a window with these actions.
+fn in_a_window(sh: &Shell, pace: f64) -> Result<Line> {
+    let (_screen, display) = screen(sh)?;
+    let words = at_pace(pace);
+    let hand = cmd!(sh, "xdotool {words...}").env("DISPLAY", &display);
+    // If the window never appears, it waits until it is dropped.
+    let _hand = Background::start(hand)?;
+    fluid(
+        sh,
+        &format!("--budget 48MiB --seconds {}", SECONDS * pace),
+        &display,
+    )
+}
+
+/// There are frames, an earlier one was shown, and the slider changed the budget.
+fn judge_window(line: &Line) -> Result<String> {
+    line.expect("losses is 0, frames >= 10, steps < frames, budget_bytes <= 33554432")?;
+    Ok(format!("{} frames in a window", line.number("frames")?))
+}
+
+/// The words of [`HAND`] with longer times behind `sleep`.
+fn at_pace(pace: f64) -> Vec<String> {
+    let mut words: Vec<String> = HAND.split_whitespace().map(String::from).collect();
+    for at in 1..words.len() {
+        if let (true, Ok(seconds)) = (words[at - 1] == "sleep", words[at].parse::<f64>()) {
+            words[at] = (seconds * pace).to_string();
+        }
+    }
+    words
+}
+
+#[test]
+fn a_slower_hand_does_the_same() {
+    let (fast, slow) = (at_pace(1.0), at_pace(PATIENCE));
+    let waits = |words: &[String]| -> f64 {
+        let pairs = words.windows(2).filter(|pair| pair[0] == "sleep");
+        pairs.map(|pair| pair[1].parse::<f64>().unwrap()).sum()
+    };
+    assert!(waits(&fast) < SECONDS);
+    assert!((waits(&slow) - PATIENCE * waits(&fast)).abs() < 1e-9);
+    assert_eq!(fast.len(), slow.len());
+}
