@@ -1,5 +1,5 @@
-//! Smaller weights: a linear layer with weights in f32, f16, bf16 and eight bits, in turns on one
-//! adapter.
+//! Smaller weights: a linear layer with weights in f32, f16, bf16, eight bits and blocks, in turns
+//! on one adapter.
 //!
 //! ```text
 //! cargo bench --bench weights [-- FILTER]
@@ -7,11 +7,12 @@
 //!
 //! Shows the bytes of the weights and the ratio of the least times; below 1 is faster than f32.
 //! Also the least cosine between rows of the outputs and those of f32, for gaussian weights and
-//! inputs.
+//! inputs; blocks hold zeros, so they have none.
 
 use std::time::{Duration, Instant};
 
-use lapidary::{DType, Gpu, Options, Result, Tensor, operations::Quantized};
+use lapidary::operations::{BlockFormat, Weight};
+use lapidary::{DType, Gpu, Options, Result};
 
 /// Least and most rounds of one layer, and the time limit between them.
 const ROUNDS: (usize, usize) = (9, 400);
@@ -29,27 +30,6 @@ const LAYERS: [[usize; 3]; 6] = [
     [512, 1536, 384],
     [2048, 384, 1536],
 ];
-
-enum Weights {
-    Floats(Tensor),
-    Bytes(Quantized),
-}
-
-impl Weights {
-    fn layer(&self, x: &Tensor) -> Result<Tensor> {
-        match self {
-            Weights::Floats(weight) => x.linear(weight, None),
-            Weights::Bytes(weights) => x.matmul_quantized(weights),
-        }
-    }
-
-    fn size_bytes(&self) -> u64 {
-        match self {
-            Weights::Floats(weight) => weight.size_bytes(),
-            Weights::Bytes(weights) => weights.values.size_bytes() + weights.scales.size_bytes(),
-        }
-    }
-}
 
 fn main() -> Result<()> {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
@@ -72,33 +52,40 @@ fn main() -> Result<()> {
 fn measure(gpu: &Gpu, name: &str, [m, n, k]: [usize; 3]) -> Result<()> {
     let x = gpu.rand_normal(&[m, k], 0.0, 1.0, 1, DType::F32)?;
     let wide = gpu.rand_normal(&[n, k], 0.0, 0.02, 2, DType::F32)?;
-    let all = [
-        ("f32", Weights::Floats(wide.clone())),
-        ("f16", Weights::Floats(wide.cast(DType::F16)?)),
-        ("bf16", Weights::Floats(wide.cast(DType::Bf16)?)),
-        ("int8", Weights::Bytes(wide.quantize(None)?)),
-        ("int8:128", Weights::Bytes(wide.quantize(Some(128))?)),
-        ("int8:64", Weights::Bytes(wide.quantize(Some(64))?)),
-        ("int8:32", Weights::Bytes(wide.quantize(Some(32))?)),
+    let mut all = vec![
+        ("f32", Weight::new(wide.clone())?),
+        ("f16", Weight::new(wide.cast(DType::F16)?)?),
+        ("bf16", Weight::new(wide.cast(DType::Bf16)?)?),
+        ("int8", wide.quantize(None)?.into()),
+        ("int8:128", wide.quantize(Some(128))?.into()),
+        ("int8:64", wide.quantize(Some(64))?.into()),
+        ("int8:32", wide.quantize(Some(32))?.into()),
     ];
-    let run = |weights: &Weights| -> Result<Duration> {
+    for format in BlockFormat::ALL {
+        if k.is_multiple_of(format.block_len()) {
+            let row_bytes = k / format.block_len() * format.block_bytes();
+            let bytes = gpu.zeros(&[n, row_bytes], DType::U8)?;
+            all.push((format.name(), Weight::from_blocks(format, bytes)?));
+        }
+    }
+    let run = |weight: &Weight| -> Result<Duration> {
         let start = Instant::now();
-        let y = weights.layer(&x)?;
+        let y = weight.linear(&x, None)?;
         gpu.finish()?;
         drop(y);
         Ok(start.elapsed())
     };
-    let expected = all[0].1.layer(&x)?.to_vec::<f32>()?;
+    let expected = all[0].1.linear(&x, None)?.to_vec::<f32>()?;
     let mut cosines = Vec::new();
     for (_, weights) in &all {
         cosines.push(least_cosine(
             &expected,
-            &weights.layer(&x)?.to_vec::<f32>()?,
+            &weights.linear(&x, None)?.to_vec::<f32>()?,
             n,
         ));
     }
     let runs = (ROUND.as_secs_f64() / run(&all[0].1)?.as_secs_f64()).ceil() as usize;
-    let mut least = [Duration::MAX; 7];
+    let mut least = vec![Duration::MAX; all.len()];
     let start = Instant::now();
     for round in 0..ROUNDS.1 {
         if round >= ROUNDS.0 && start.elapsed() > ENOUGH {
@@ -110,10 +97,12 @@ fn measure(gpu: &Gpu, name: &str, [m, n, k]: [usize; 3]) -> Result<()> {
             }
         }
     }
-    for (((kind, weights), time), cosine) in all.iter().zip(least).zip(cosines) {
+    for (((kind, weights), time), cosine) in all.iter().zip(&least).zip(cosines) {
         println!(
             "{name:<18} {kind:<10} {:>10} {:>10.1} {:>8.2} {cosine:>10.6}",
-            weights.size_bytes(),
+            (weights.tensors().iter())
+                .map(|tensor| tensor.size_bytes())
+                .sum::<u64>(),
             time.as_secs_f64() * 1e6,
             time.as_secs_f64() / least[0].as_secs_f64(),
         );

@@ -50,10 +50,11 @@
 //! than 16,249 windows hold, and those of maxima also windows of more elements. With stride 1 that
 //! is from 128 × 128 on.
 
+pub use crate::file_formats::BlockFormat;
 pub use crate::kernel::KernelBackward;
 pub use crate::ops::{
     Activation, Causal, Choice, ClassLoss, Conv, ConvTranspose, Epilogue, PadMode, Pool, Quantized,
-    Reduction, Scalar, ScatterReduce,
+    Reduction, Scalar, ScatterReduce, Weight,
 };
 
 #[doc = include_str!("operations/activations.md")]

@@ -2,6 +2,7 @@
 
 mod linear;
 mod quantized;
+mod weight;
 
 use half::{bf16, f16};
 use lapidary::{

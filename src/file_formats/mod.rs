@@ -1,20 +1,23 @@
 //! Files that outlive the process, as bytes: states of programs, and weights of models.
 //!
 //! `state_file` writes and reads our own format, `model_file` those of other programs. Both replace
-//! an old file by a whole new one (`replace`). They know nothing of devices.
+//! an old file by a whole new one (`replace`). They know nothing of devices. `blocks` says how
+//! weights of few bits are stored; kernels read those, too.
 
+mod blocks;
 #[cfg(feature = "safetensors")]
 mod model_file;
 mod replace;
 mod state_file;
 mod unfinished;
 
+pub use blocks::BlockFormat;
 #[cfg(feature = "safetensors")]
 pub use model_file::MetaValue;
 #[cfg(feature = "safetensors")]
 pub(crate) use model_file::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ModelWriter, SavedArray, ShownShape,
-    can_load, device_type,
+    Stored, can_load, device_type,
 };
 pub(crate) use replace::FileOptions;
 pub(crate) use state_file::{StateEntry, StateReader, StateWriter};

@@ -10,7 +10,7 @@
 //! stored elements into a device's types, those of `blocks` too. `writer` writes safetensors. This
 //! module knows no tensors and no devices.
 
-mod blocks;
+mod block_type;
 mod contents;
 mod convert;
 mod fault;
@@ -37,6 +37,7 @@ pub(crate) use convert::{can_load, device_type};
 pub(crate) use fault::ModelFault;
 pub(crate) use header::{ModelEntry, ShownShape};
 pub use meta::MetaValue;
+pub(crate) use stored::Stored;
 pub(crate) use writer::{ModelWriter, SavedArray};
 
 /// The directory of a model file. It may outlive the open file.
@@ -154,6 +155,21 @@ impl ModelReader {
     ) -> Result<()> {
         let entry = &self.directory.header.entries[index];
         let read = convert::read(&self.parts[entry.part], entry, dtype, offset_bytes, bytes);
+        read.map_err(|fault| error(&self.directory.parts[entry.part], fault))
+    }
+
+    /// Fills `bytes` with those of an array as they are stored, from an offset on.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_stored(
+        &self,
+        index: usize,
+        offset_bytes: u64,
+        bytes: &mut [u8],
+    ) -> Result<()> {
+        let entry = &self.directory.header.entries[index];
+        let read = convert::read_stored(&self.parts[entry.part], entry, offset_bytes, bytes);
         read.map_err(|fault| error(&self.directory.parts[entry.part], fault))
     }
 }

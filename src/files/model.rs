@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::file_formats::{
-    MetaValue, ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape, can_load,
-    device_type,
+    BlockFormat, MetaValue, ModelDirectory, ModelEntry, ModelFault, ModelReader, ShownShape,
+    Stored, can_load, device_type,
 };
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
@@ -30,7 +30,7 @@ use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 /// | `F32`, `F16`, `BF16`, `I8`, `U8`, `I32`, `U32`, `BOOL` | the same |
 /// | `I64`, `U64`, `F64` | `i32`, `u32`, `f32`, if each element fits; floats are rounded |
 /// | `I16`, `U16` | `i32`, `u32` |
-/// | `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `Q4_K`, `Q5_K`, `Q6_K` | `f32` |
+/// | `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1`, `Q8_0`, `Q4_K`, `Q5_K`, `Q6_K` | `f32`; as they are by [`load_weight_backed`](super::Files::load_weight_backed) |
 /// | `F8_…`, `F4`, `C64`, `Q2_K`, `IQ…`, … | not loaded: listed, and refused |
 ///
 /// The file is read at positions and not mapped. So if another process truncates it, the result is
@@ -225,6 +225,23 @@ impl ModelFile {
     fn tensor_of(&self, gpu: &Gpu, entry: &ModelEntry, dtype: DType) -> Result<Tensor> {
         let tensor = Tensor::output(gpu.engine(), &entry.shape, dtype)?;
         Ok(tensor.named(&entry.name))
+    }
+
+    /// The blocks in which an entry is stored, unless its floats have a type that the app chose.
+    fn blocks_of(&self, entry: &ModelEntry) -> Option<BlockFormat> {
+        match entry.stored {
+            Stored::Blocks(kind) if self.floats.is_none() => kind.format,
+            _ => None,
+        }
+    }
+
+    /// A source of the bytes of a tensor as they are stored.
+    fn stored_source(&self, index: usize) -> Source {
+        let reader = self.reader.clone();
+        Source::reader(move |offset_bytes, bytes| {
+            let read = reader.read_stored(index, offset_bytes, bytes);
+            read.map_err(std::io::Error::other)
+        })
     }
 
     /// A source of the elements of a tensor, from an offset on.

@@ -45,6 +45,7 @@ use crate::tensor::layout::{Dims, Layout, broadcast_shapes};
 use lapidary_core::internal::{BuiltInKernel, MadeFor, Operand, Variant};
 use lapidary_core::{DType, Error, Result, adapter::AdapterKind};
 
+pub(super) use choice::lanes;
 pub use epilogue::{Activation, Epilogue};
 pub(super) use form::Form;
 #[cfg(any(test, feature = "sim"))]

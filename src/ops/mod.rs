@@ -20,6 +20,7 @@ mod backward;
 mod batch_norm;
 mod binary;
 mod bits;
+mod blocks;
 mod class_loss;
 pub(crate) mod clip;
 mod composed;
@@ -76,6 +77,7 @@ mod ternary;
 mod text;
 pub(crate) mod together;
 mod unary;
+mod weight;
 
 #[cfg(test)]
 #[path = "tests/check.rs"]
@@ -102,3 +104,4 @@ pub use scatter::ScatterReduce;
 pub use select::Choice;
 pub(crate) use unary::unary_table;
 pub use unary::{UNARY_ROWS, UnaryRow};
+pub use weight::Weight;

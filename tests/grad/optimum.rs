@@ -25,8 +25,8 @@ const CASES: [(Graph, &[u64]); 2] = [
 /// The most time beside the best, ...
 const MOST: f64 = 1.25;
 
-/// ... and with a heap in the host's memory (`LAPIDARY_HOST_HEAP=on`): there nothing is copied ahead
-/// of need, which one graph in 30 % would use.
+/// ... and with a heap in the host's memory (`LAPIDARY_HOST_HEAP=on`): there nothing is copied
+/// ahead of need, which one graph in 30 % would use.
 const MOST_WITH_HEAP: f64 = 1.28;
 
 /// The same, on average.

@@ -3,6 +3,7 @@
 
 use lapidary::failure::ModelFailure;
 use lapidary::files::{MetaValue, ModelFile};
+use lapidary::operations::BlockFormat;
 use lapidary::{Budget, DType, Error, Tensor};
 
 use crate::model::files::{Folder, failure, open, open_with};
@@ -95,6 +96,98 @@ fn blocks_become_other_floats_and_eight_bits() {
     let again = plain.quantize(Some(64)).unwrap();
     let [a, b] = [quantized, again].map(|one| one.dequantize().unwrap());
     assert!(floats(&a) == floats(&b));
+}
+
+/// What `x` gives with a matrix of these elements, by products in f64.
+fn products(x: &[f32], w: &[f32], k: usize) -> Vec<f64> {
+    let rows = |x: &[f32]| w.chunks(k).map(|w| dot(x, w)).collect::<Vec<f64>>();
+    x.chunks(k).flat_map(rows).collect()
+}
+
+fn dot(x: &[f32], w: &[f32]) -> f64 {
+    let terms = x.iter().zip(w);
+    terms.map(|(&x, &w)| f64::from(x) * f64::from(w)).sum()
+}
+
+#[test]
+fn kernels_read_blocks_as_they_are_stored() {
+    let folder = Folder::new();
+    let file = ModelFile::open(folder.with("every.gguf", EVERY)).unwrap();
+    let as_floats = ModelFile::from_bytes(AS_FLOATS).unwrap();
+    let gpu = open();
+    let all = gpu.files().load_model(&as_floats, |_| {}).unwrap();
+    let mut formats = Vec::new();
+    for tensor in file.tensors().filter(|tensor| tensor.shape == [2, 512]) {
+        let name = tensor.name;
+        let Ok(weight) = gpu.files().load_weight_backed(&file, name) else {
+            assert_ne!(tensor.dtype, Some(DType::F32), "{name}");
+            continue;
+        };
+        assert_eq!(weight.shape(), [2, 512]);
+        formats.extend(weight.blocks());
+        if let Some(format) = weight.blocks() {
+            assert_eq!(format.name(), tensor.stored);
+            let bytes: u64 = weight.tensors().iter().map(|one| one.size_bytes()).sum();
+            assert_eq!(bytes, tensor.stored_bytes);
+        }
+        let wanted = floats(&all.get(name).unwrap());
+        assert!(floats(&weight.dequantize().unwrap()) == wanted, "{name}");
+        let ids = gpu.tensor(&[1_u32, 0, 1], &[3, 1]).unwrap();
+        let rows = weight.embedding(&ids).unwrap();
+        assert_eq!(rows.shape(), [3, 1, 512]);
+        let twice: Vec<f32> = [&wanted[512..], &wanted[..]].concat();
+        assert!(
+            floats(&rows) == [&twice[..], &wanted[512..]].concat()[..3 * 512],
+            "{name}"
+        );
+        if weight.blocks().is_none() {
+            continue;
+        }
+        for m in [1, 2, 3, 5, 8, 9] {
+            let x = gpu
+                .rand_normal(&[m, 512], 0.0, 1.0, m as u64, DType::F32)
+                .unwrap();
+            let found = floats(&weight.linear(&x, None).unwrap());
+            let x = floats(&x);
+            for (at, (found, exact)) in found.iter().zip(products(&x, &wanted, 512)).enumerate() {
+                let (x, w) = (&x[at / 2 * 512..], &wanted[at % 2 * 512..]);
+                let terms = x[..512].iter().zip(w);
+                let size: f64 = terms.map(|(x, w)| f64::from((x * w).abs())).sum();
+                let error = (f64::from(*found) - exact).abs();
+                assert!(
+                    error <= 2e-6 * size,
+                    "{name}, {m} rows: {found} for {exact}"
+                );
+            }
+        }
+    }
+    assert_eq!(formats, BlockFormat::ALL);
+}
+
+#[test]
+fn stored_blocks_are_dropped_and_read_again_under_a_budget() {
+    let folder = Folder::new();
+    let file = ModelFile::open(folder.with("every.gguf", EVERY)).unwrap();
+    let (gpu, _) = open_with(Budget {
+        host_bytes: Some(0),
+        disk_bytes: Some(0),
+        staging_bytes: Some(32 << 10),
+        ..Budget::device(40 << 10)
+    });
+    let names = BlockFormat::ALL.map(BlockFormat::name);
+    let load = |name| gpu.files().load_weight_backed(&file, name).unwrap();
+    let weights = names.map(load);
+    let x = gpu.ones(&[1, 512], DType::F32).unwrap();
+    let sums = || {
+        weights
+            .each_ref()
+            .map(|one| floats(&one.linear(&x, None).unwrap()))
+    };
+    let first = sums();
+    for _ in 0..3 {
+        assert!(sums() == first);
+    }
+    assert!(gpu.memory().stats().dropped_to_source_bytes > 0);
 }
 
 #[test]

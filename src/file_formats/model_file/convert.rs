@@ -4,7 +4,7 @@
 use half::{bf16, f16};
 use safetensors::Dtype;
 
-use super::blocks::{BlockType, MOST_ELEMENTS};
+use super::block_type::{BlockType, MOST_ELEMENTS};
 use super::contents::Contents;
 use super::fault::ModelFault;
 use super::header::ModelEntry;
@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 pub(crate) fn device_type(stored: Stored) -> Option<DType> {
     let stored = match stored {
         Stored::Plain(stored) => stored,
-        Stored::Blocks(kind) => return kind.decode.map(|_| DType::F32),
+        Stored::Blocks(kind) => return kind.format.map(|_| DType::F32),
     };
     Some(match stored {
         Dtype::F32 | Dtype::F64 => DType::F32,
@@ -93,6 +93,23 @@ pub(super) fn read(
     Ok(())
 }
 
+/// Fills `into` with bytes of an entry as they are stored, from an offset on.
+pub(super) fn read_stored(
+    contents: &Contents,
+    entry: &ModelEntry,
+    offset_bytes: u64,
+    into: &mut [u8],
+) -> Result<(), ModelFault> {
+    let end = offset_bytes.checked_add(into.len() as u64);
+    match end.is_some_and(|end| end <= entry.len_bytes) {
+        true => contents.read(entry.offset_bytes + offset_bytes, into),
+        false => Err(ModelFault::damaged(format!(
+            "{} ends before",
+            quoted(&entry.name)
+        ))),
+    }
+}
+
 /// Converts elements. The first has this index in the entry.
 fn convert(
     entry: &ModelEntry,
@@ -160,8 +177,8 @@ fn blocks(
     into: &mut [u8],
 ) -> Result<(), ModelFault> {
     let (size, per) = (dtype.size_bytes(), kind.elements as u64);
-    let decode = kind.decode.filter(|_| dtype.is_float());
-    let decode = decode.ok_or_else(|| unsupported(entry, dtype))?;
+    let format = kind.format.filter(|_| dtype.is_float());
+    let format = format.ok_or_else(|| unsupported(entry, dtype))?;
     let elements = entry.len_bytes / kind.bytes as u64 * per;
     let (mut at, count) = (offset_bytes / size, into.len() as u64 / size);
     let is_whole = offset_bytes.is_multiple_of(size) && into.len() as u64 == count * size;
@@ -180,7 +197,7 @@ fn blocks(
         let stored = &mut stored[..taken as usize * kind.bytes];
         contents.read(entry.offset_bytes + block * kind.bytes as u64, stored)?;
         for bytes in stored.chunks_exact(kind.bytes) {
-            decode(bytes, &mut values[..kind.elements]);
+            format.decode(bytes, &mut values[..kind.elements]);
             let from = (at % per) as usize;
             let wanted = (kind.elements - from).min((end - at) as usize);
             let (filled, after) = rest.split_at_mut(wanted * size as usize);

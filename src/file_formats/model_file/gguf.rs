@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use safetensors::Dtype;
 
-use super::blocks::BlockType;
+use super::block_type::BlockType;
 use super::contents::Contents;
 use super::fault::ModelFault;
 use super::header::{Header, MOST_HEADER_BYTES, ModelEntry, ShownShape};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use safetensors::Dtype;
 
-use super::blocks::BlockType;
+use super::block_type::BlockType;
 
 /// How a file stores the elements of an array.
 #[derive(Clone, Copy, Debug)]

@@ -4,14 +4,14 @@
 use std::ops::Range;
 
 use super::{LoadProgress, Model, ModelFile, find, quantized};
+#[cfg(doc)]
+use crate::Gpu;
 use crate::file_formats::{ModelFault, ShownShape};
 use crate::files::Files;
-use crate::ops::Quantized;
+use crate::ops::{Quantized, Weight};
 use crate::tensor::Tensor;
-#[cfg(doc)]
-use crate::{Error, Gpu};
 use lapidary_core::internal::{block_on, printable};
-use lapidary_core::{Result, failure::ModelFailure};
+use lapidary_core::{DType, Error, Result, failure::ModelFailure};
 
 /// Bytes that are read, converted and uploaded at once.
 const PART_BYTES: u64 = 1 << 20;
@@ -204,6 +204,50 @@ impl Files<'_> {
         group: Option<u64>,
     ) -> Result<Quantized> {
         quantized::load(self.gpu, file, name, group)
+    }
+
+    /// A matrix of a file in the form in which it is stored, read at its first use: blocks of GGUF
+    /// stay blocks, and floats have their type. Under pressure it is dropped and read again, as
+    /// with [`load_tensor_backed`](Self::load_tensor_backed).
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// # let x = gpu.zeros(&[1, 2048], lapidary::DType::F32)?;
+    /// let file = lapidary::files::ModelFile::open("model-Q4_K_M.gguf")?;
+    /// let up = gpu.files().load_weight_backed(&file, "blk.0.ffn_up.weight")?;
+    /// let hidden = up.linear(&x, None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`load_tensor_backed`](Self::load_tensor_backed), and those of [`Weight::new`].
+    #[track_caller]
+    pub fn load_weight_backed(self, file: &ModelFile, name: &str) -> Result<Weight> {
+        let index = find(file.directory(), name)?;
+        let entry = &file.directory().entries()[index];
+        let Some(format) = file.blocks_of(entry) else {
+            return Weight::new(self.load_tensor_backed(file, name)?);
+        };
+        let &[n, k] = &entry.shape[..] else {
+            return Err(Error::Shape {
+                operation: "load_weight_backed",
+                reason: format!(
+                    "a tensor of {:?}: it is a matrix, [n, k]",
+                    ShownShape(&entry.shape)
+                ),
+            });
+        };
+        // The header's check has found whole blocks.
+        let row_bytes = k / format.block_len() * format.block_bytes();
+        let bytes = Tensor::output(self.gpu.engine(), &[n, row_bytes], DType::U8)?;
+        let bytes = bytes.named(&entry.name);
+        if !bytes.is_empty() {
+            let source = file.stored_source(index);
+            (bytes.engine.here()).back_new(&bytes.storage.here(), source);
+        }
+        Weight::from_blocks(format, bytes)
     }
 
     /// Makes all tensors of a file without values, so that impossible ones are refused before

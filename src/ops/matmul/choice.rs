@@ -344,7 +344,7 @@ fn in_registers_of_a_gpu(problem: &Problem) -> Tile {
 
 /// The lanes of a subgroup, if their number is fixed and small. A tile is four columns a lane wide,
 /// so more lanes would waste most of it.
-pub(super) fn lanes(caps: &Caps) -> Option<u8> {
+pub(in crate::ops) fn lanes(caps: &Caps) -> Option<u8> {
     let (least, most) = caps.subgroup_lanes?;
     let fits = least == most && least.is_power_of_two() && (4..=32).contains(&least);
     fits.then_some(least as u8)

@@ -1,77 +1,20 @@
-//! Elements that GGUF stores in blocks: some bits each, with scales for a block. The formats are
-//! ggml's (`ggml-quants.c` of llama.cpp).
+//! The elements of blocks, on the host.
 
 use half::f16;
 
-/// A format of blocks.
-#[derive(Debug)]
-pub(crate) struct BlockType {
-    /// The name in ggml.
-    pub(crate) name: &'static str,
-    /// Elements of a block.
-    pub(super) elements: usize,
-    /// Bytes of a block.
-    pub(super) bytes: usize,
-    /// Writes the elements of a block. `None`: files may have this format, and it is not loaded.
-    pub(super) decode: Option<Decode>,
-}
+use super::BlockFormat;
 
 /// Writes the elements of a block of these bytes.
-type Decode = fn(&[u8], &mut [f32]);
-
-/// The most elements of a block.
-pub(super) const MOST_ELEMENTS: usize = 256;
-
-/// The formats by the numbers that a file has for them.
-static TYPES: &[(u32, BlockType)] = &[
-    (2, loaded("Q4_0", 32, 18, q4_0)),
-    (3, loaded("Q4_1", 32, 20, q4_1)),
-    (6, loaded("Q5_0", 32, 22, q5_0)),
-    (7, loaded("Q5_1", 32, 24, q5_1)),
-    (8, loaded("Q8_0", 32, 34, q8_0)),
-    (10, listed("Q2_K", 256, 84)),
-    (11, listed("Q3_K", 256, 110)),
-    (12, loaded("Q4_K", 256, 144, q4_k)),
-    (13, loaded("Q5_K", 256, 176, q5_k)),
-    (14, loaded("Q6_K", 256, 210, q6_k)),
-    (15, listed("Q8_K", 256, 292)),
-    (16, listed("IQ2_XXS", 256, 66)),
-    (17, listed("IQ2_XS", 256, 74)),
-    (18, listed("IQ3_XXS", 256, 98)),
-    (19, listed("IQ1_S", 256, 50)),
-    (20, listed("IQ4_NL", 32, 18)),
-    (21, listed("IQ3_S", 256, 110)),
-    (22, listed("IQ2_S", 256, 82)),
-    (23, listed("IQ4_XS", 256, 136)),
-    (29, listed("IQ1_M", 256, 56)),
-    (34, listed("TQ1_0", 256, 54)),
-    (35, listed("TQ2_0", 256, 66)),
-    (39, listed("MXFP4", 32, 17)),
-    (40, listed("NVFP4", 64, 36)),
-    (41, listed("Q1_0", 128, 18)),
-];
-
-const fn listed(name: &'static str, elements: usize, bytes: usize) -> BlockType {
-    BlockType {
-        name,
-        elements,
-        bytes,
-        decode: None,
-    }
-}
-
-const fn loaded(name: &'static str, elements: usize, bytes: usize, decode: Decode) -> BlockType {
-    BlockType {
-        decode: Some(decode),
-        ..listed(name, elements, bytes)
-    }
-}
-
-impl BlockType {
-    /// The format that has this number in a file.
-    pub(super) fn of_number(number: u32) -> Option<&'static BlockType> {
-        let found = TYPES.iter().find(|(of, _)| *of == number);
-        found.map(|(_, kind)| kind)
+pub(super) fn decode(format: BlockFormat, block: &[u8], into: &mut [f32]) {
+    match format {
+        BlockFormat::Q4_0 => q4_0(block, into),
+        BlockFormat::Q4_1 => q4_1(block, into),
+        BlockFormat::Q5_0 => q5_0(block, into),
+        BlockFormat::Q5_1 => q5_1(block, into),
+        BlockFormat::Q8_0 => q8_0(block, into),
+        BlockFormat::Q4K => q4_k(block, into),
+        BlockFormat::Q5K => q5_k(block, into),
+        BlockFormat::Q6K => q6_k(block, into),
     }
 }
 

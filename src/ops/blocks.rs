@@ -1,0 +1,342 @@
+//! Matrices whose elements are stored in blocks, as GGUF files have them. Kernels read the blocks
+//! as they are, and widen them in registers.
+
+#[cfg(any(test, feature = "sim"))]
+pub(super) mod reference;
+
+use std::borrow::Cow;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::elementwise::arg;
+use super::long::assemble;
+use super::matmul::{Epilogue, lanes};
+use super::normalize::check_float;
+use super::rows::groups;
+use super::skeleton::Skeleton;
+use super::text::Text;
+use crate::file_formats::BlockFormat;
+use crate::tensor::Tensor;
+use crate::tensor::called::Called;
+use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
+use lapidary_core::{Caps, DType, Error, Result, adapter::AdapterKind};
+
+const FORMATS: &str = include_str!("../../shaders/blocks/formats.wgsl");
+const DEQUANTIZE: &str = include_str!("../../shaders/blocks/dequantize.wgsl");
+const PRODUCT: &str = include_str!("../../shaders/blocks/product.wgsl");
+
+/// Elements that the kernels take at once.
+const GROUP: usize = 32;
+
+/// Most rows of a tile.
+const TILE_ROWS: usize = 4;
+
+/// Most rows that are multiplied with the blocks. For more, the blocks are widened first: then each
+/// is widened once, and not once for each tile.
+const MOST_ROWS: usize = 8;
+
+/// Invocations that share out a row where subgroups have no fixed size.
+const LANES: u8 = 32;
+
+/// Bytes of widened elements that are there at once.
+const MOST_WIDE_BYTES: usize = 64 << 20;
+
+/// `y` = the elements of `w`.
+static DEQUANTIZE_BLOCKS: BuiltInKernel = BuiltInKernel {
+    name: "dequantize_blocks",
+    operands: &[Operand::read("w"), Operand::write("y")],
+    text: dequantize_text,
+    reference: reference!(reference::dequantize),
+};
+
+/// `y` = `x` times the transposed `w`.
+static BLOCK_PRODUCT: BuiltInKernel = BuiltInKernel {
+    name: "block_product",
+    operands: &[Operand::read("x"), Operand::read("w"), Operand::write("y")],
+    text: product_text,
+    reference: reference!(reference::product),
+};
+
+/// `struct Params` of `shaders/blocks/dequantize.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Widening {
+    elements: u32,
+    start: u32,
+}
+
+/// `struct Params` of `shaders/blocks/product.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+struct Product {
+    m: u32,
+    n: u32,
+    k: u32,
+    x_start: u32,
+    w_start: u32,
+    row_bytes: u32,
+}
+
+/// A variant of either kernel, packed into a variant's code.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    format: BlockFormat,
+    rows: u8,
+    lanes: u8,
+    /// The lanes are those of a subgroup.
+    has_subgroups: bool,
+}
+
+impl Form {
+    fn pack(self) -> u64 {
+        let format = self.format as u8;
+        let subgroups = self.has_subgroups.into();
+        u64::from_le_bytes([format, self.rows, self.lanes, subgroups, 0, 0, 0, 0])
+    }
+
+    fn unpack(code: u64) -> Form {
+        let [format, rows, lanes, subgroups, ..] = code.to_le_bytes();
+        Form {
+            format: BlockFormat::ALL[usize::from(format)],
+            rows,
+            lanes,
+            has_subgroups: subgroups != 0,
+        }
+    }
+}
+
+/// A matrix in blocks, `[n, k]`. Each row consists of whole blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    format: BlockFormat,
+    /// `[n, bytes of a row]` of u8, one row after the other.
+    bytes: Tensor,
+    k: usize,
+}
+
+impl Blocks {
+    /// `bytes` is contiguous, and begins at a word of its storage.
+    pub(super) fn new(format: BlockFormat, bytes: Tensor) -> Blocks {
+        let k = bytes.shape()[1] / format.block_bytes() * format.block_len();
+        Blocks { format, bytes, k }
+    }
+
+    pub(super) fn format(&self) -> BlockFormat {
+        self.format
+    }
+
+    pub(super) fn bytes(&self) -> &Tensor {
+        &self.bytes
+    }
+
+    pub(super) fn shape(&self) -> [usize; 2] {
+        [self.bytes.shape()[0], self.k]
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.bytes.shape()[1]
+    }
+
+    /// The rows that `indices`, of one dimension, names.
+    #[track_caller]
+    pub(super) fn rows(&self, indices: &Tensor) -> Result<Blocks> {
+        let bytes = self.bytes.index_select(0, indices)?;
+        Ok(Blocks::new(self.format, bytes))
+    }
+
+    /// The elements, `[n, k]` of f32.
+    #[track_caller]
+    pub(super) fn dequantize(&self) -> Result<Tensor> {
+        self.dequantize_rows(0, self.shape()[0])
+    }
+
+    #[track_caller]
+    fn dequantize_rows(&self, first: usize, count: usize) -> Result<Tensor> {
+        let result = Tensor::output(&self.bytes.engine, &[count, self.k], DType::F32)?;
+        let elements = result.len();
+        if elements == 0 {
+            return Ok(result);
+        }
+        let params = Widening {
+            elements: elements as u32,
+            start: (self.bytes.layout.offset + first * self.row_bytes()) as u32,
+        };
+        let form = Form {
+            format: self.format,
+            rows: 0,
+            lanes: 0,
+            has_subgroups: false,
+        };
+        let args = [self.arg(), arg(&result, true)];
+        let groups = groups(result.engine.caps(), (elements as u64).div_ceil(4), 64);
+        let launch = Launch::new(&DEQUANTIZE_BLOCKS, form.pack(), args, &params, groups);
+        result.engine.launch(launch)?;
+        Ok(result)
+    }
+
+    /// Refuses an operand of another type, shape or device.
+    #[track_caller]
+    pub(super) fn check(&self, x: &Tensor) -> Result<()> {
+        const OPERATION: &str = "linear";
+        check_float(OPERATION, x)?;
+        x.same_engine(OPERATION, &self.bytes)?;
+        let [n, k] = self.shape();
+        match x.shape().last() == Some(&k) {
+            true => Ok(()),
+            false => Err(Error::Shape {
+                operation: OPERATION,
+                reason: format!(
+                    "{:?} by weights of [{n}, {k}]: the last dimension has to be {k}",
+                    x.shape()
+                ),
+            })
+            .located(),
+        }
+    }
+
+    /// A linear layer of a checked operand.
+    #[track_caller]
+    pub(super) fn linear(&self, x: &Tensor, end: &Epilogue) -> Result<Tensor> {
+        let [n, k] = self.shape();
+        let mut shape = x.layout.shape.clone();
+        shape.pop();
+        let m = shape.iter().product();
+        shape.push(n);
+        end.check(x, x.dtype, &shape, true)?;
+        let product = self.product(&x.reshape(&[m, k])?)?.reshape(&shape)?;
+        end.apply_in(product)?.cast(end.cast.unwrap_or(x.dtype))
+    }
+
+    /// `[m, k]` of floats times the transposed matrix: `[m, n]` of f32.
+    #[track_caller]
+    fn product(&self, x: &Tensor) -> Result<Tensor> {
+        let (m, [n, k]) = (x.shape()[0], self.shape());
+        if m == 0 || n == 0 || k == 0 {
+            return Tensor::zeroed(&x.engine, &[m, n], DType::F32);
+        }
+        if m > MOST_ROWS {
+            return self.product_of_many(x);
+        }
+        let mut x = x.contiguous()?;
+        if !x.layout.offset.is_multiple_of(4) {
+            x = x.copy()?;
+        }
+        let result = Tensor::output(&x.engine, &[m, n], DType::F32)?;
+        let caps = x.engine.caps();
+        let form = self.form(caps, m);
+        let params = Product {
+            m: m as u32,
+            n: n as u32,
+            k: k as u32,
+            x_start: x.layout.offset as u32,
+            w_start: self.bytes.layout.offset as u32,
+            row_bytes: self.row_bytes() as u32,
+        };
+        let tiles = n.div_ceil(4) * m.div_ceil(form.rows.into());
+        let args = [arg(&x, true), self.arg(), arg(&result, n.is_multiple_of(4))];
+        let groups = groups(caps, tiles as u64, 1);
+        let launch = Launch::new(&BLOCK_PRODUCT, form.pack(), args, &params, groups);
+        x.engine
+            .launch(launch.with_work(m as u64 * n as u64 * k as u64))?;
+        Ok(result)
+    }
+
+    /// The product for many rows, which widens some of the matrix at a time.
+    #[track_caller]
+    fn product_of_many(&self, x: &Tensor) -> Result<Tensor> {
+        let [n, k] = self.shape();
+        let x = x.cast(DType::F32)?;
+        let most = (MOST_WIDE_BYTES / (4 * k)).max(1);
+        if n <= most {
+            return x.matmul(&self.dequantize()?.t()?);
+        }
+        let shape = [x.shape()[0], n];
+        assemble(&x, &shape, DType::F32, (1, most), |first, count| {
+            x.matmul(&self.dequantize_rows(first, count)?.t()?)
+        })
+    }
+
+    fn form(&self, caps: &Caps, m: usize) -> Form {
+        let of_subgroup = lanes(caps).filter(|_| caps.kind == AdapterKind::Cpu);
+        Form {
+            format: self.format,
+            rows: m.next_power_of_two().min(TILE_ROWS) as u8,
+            lanes: of_subgroup.unwrap_or(LANES),
+            has_subgroups: of_subgroup.is_some(),
+        }
+    }
+
+    /// The bytes as words.
+    fn arg(&self) -> Arg {
+        Arg {
+            dtype: DType::U32,
+            ..arg(&self.bytes, false)
+        }
+    }
+}
+
+/// The functions of a format.
+fn format_text(format: BlockFormat) -> Text {
+    let name = format.name();
+    let is_of_k = matches!(format, BlockFormat::Q4K | BlockFormat::Q5K);
+    let names = ["words", name, "of_k"];
+    Text::new().sections(FORMATS, &names[..2 + usize::from(is_of_k)])
+}
+
+fn numbers(format: BlockFormat) -> [(&'static str, u32); 2] {
+    [
+        ("groups", (format.block_len() / GROUP) as u32),
+        ("bytes", format.block_bytes() as u32),
+    ]
+}
+
+fn dequantize_text(variant: &Variant) -> Cow<'static, str> {
+    let Form { format, .. } = Form::unpack(variant.code);
+    let skeleton = Skeleton::new(DEQUANTIZE).numbers(numbers(format));
+    let text = skeleton.numbers([("zero", format.zero())]).fill();
+    format_text(format).line(text).done()
+}
+
+fn product_text(variant: &Variant) -> Cow<'static, str> {
+    let form = Form::unpack(variant.code);
+    let text = Skeleton::new(PRODUCT)
+        .numbers(numbers(form.format))
+        .numbers([("rows", form.rows.into()), ("lanes", form.lanes.into())])
+        .with("subgroups", form.has_subgroups)
+        .with("has_offset", form.format != BlockFormat::Q8_0)
+        .with("vec4s", variant.vec4s >> 2 & 1 == 1)
+        .fill();
+    format_text(form.format).line(text).done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::{valid, valid_beyond_fxc};
+
+    #[test]
+    fn every_variant_is_a_valid_shader() {
+        for format in BlockFormat::ALL {
+            let form = |rows, lanes, has_subgroups| Form {
+                format,
+                rows,
+                lanes,
+                has_subgroups,
+            };
+            let code = form(0, 0, false).pack();
+            valid(&DEQUANTIZE_BLOCKS, code, &[DType::U32, DType::F32], 0b10);
+            for rows in [1, 2, 4] {
+                for x in [DType::F32, DType::F16, DType::Bf16] {
+                    let dtypes = [x, DType::U32, DType::F32];
+                    for vec4s in [0b001, 0b101] {
+                        let code = form(rows, LANES, false).pack();
+                        valid(&BLOCK_PRODUCT, code, &dtypes, vec4s);
+                        // FXC has no subgroups.
+                        let code = form(rows, 8, true).pack();
+                        valid_beyond_fxc(&BLOCK_PRODUCT, code, &dtypes, vec4s);
+                    }
+                }
+            }
+        }
+    }
+}
