@@ -71,6 +71,8 @@ const NIGHTLY: &[Step] = &[
         Tests(PRESSURE)),
     ("tight", "the suite under small budgets, and with constant moves",
         Tests(TIGHT)),
+    ("heap-whole", "the rest of the suite with a heap in the host's memory",
+        Tests(&["LAPIDARY_HOST_HEAP=on --test device --test operations"])),
     ("pairs", "every tile in every pair of orders, a state file with every bit flipped",
         Tests(&["LAPIDARY_EVERY_PAIR=1 LAPIDARY_EVERY_BIT=1 --lib \
             -- ops::matmul::tests::chosen:: a_file_with_any_bit_flipped_is_refused"])),
@@ -127,10 +129,10 @@ const NIGHTLY: &[Step] = &[
         Call(web::check)),
 ];
 
-/// A heap in the host's memory: the tests of memory, and some on the adapter. These evict to such a
-/// heap, under a small budget, although the adapter shares the host's memory.
+/// A heap in the host's memory: the tests of memory and of files, and some on the adapter. These
+/// evict to such a heap, under a small budget, although the adapter shares the host's memory.
 const HEAP: &[&str] = &[
-    "LAPIDARY_HOST_HEAP=on --test memory",
+    "LAPIDARY_HOST_HEAP=on --test memory --test models",
     "LAPIDARY_HOST_HEAP=on LAPIDARY_BUDGET=512KiB --test device -- custom_kernels::",
 ];
 
