@@ -6,6 +6,7 @@ mod common;
 mod engine;
 mod faults;
 mod pressure;
+mod programs;
 mod random;
 mod shares;
 mod stores;

@@ -1,8 +1,8 @@
 //! Random programs against plain vectors. For any calls in any order every element is right,
 //! nothing panics, the device's rules are kept, and nothing stays alive.
 //!
-//! `LAPIDARY_SEED` runs one program; `LAPIDARY_CALLS` sets the number of calls of all programs, and
-//! with it the number of random trainings.
+//! `ops` has the operations, `world` what a program holds, `model` the values that it should have.
+//! Programs about memory, in `pressure` and `stores`, make the same steps with other weights.
 
 mod calls;
 mod indexed;
@@ -12,65 +12,73 @@ mod more;
 mod moved;
 mod nn;
 mod ops;
+pub(crate) mod orders;
 mod training;
 mod whole;
-mod world;
+pub(crate) mod world;
 
-use lapidary::{Error, diagnostics::Diagnostics};
-use world::{Outcome, World, calm};
+use lapidary::sim::SimOptions;
+use lapidary::{Gpu, Options, diagnostics::Diagnostics};
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
+use crate::programs::{self, Program};
+use world::{Rules, World};
 
-/// Prints how to run the program again if it fails.
-struct Seed(u64);
+const RULES: Rules = Rules {
+    column: 0,
+    values_of_24: 16,
+    held: 24,
+    // With 4 bytes each they take three windows.
+    elements: 40_000,
+    is_short: true,
+    has_stores: false,
+    leaves: true,
+    pins: false,
+    alone: true,
+    trouble: None,
+};
 
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("run it again with LAPIDARY_SEED={}", self.0);
-        }
-    }
-}
-
-fn run(seed: u64, calls: u64, diagnostics: Option<Diagnostics>) {
-    let _seed = Seed(seed);
-    let mut world = World::new(seed, diagnostics);
-    for _ in 0..calls {
-        let (name, call) = ops::ALL[world.rng.usize(..ops::ALL.len())];
-        match calm(name, || call(&mut world)) {
-            Outcome::Done | Outcome::Skipped => {}
-            // The program chose the shapes, so only the device's limits may refuse them.
-            Outcome::Refused(Error::NeverFits { .. } | Error::OutOfMemory(_)) => {}
-            Outcome::Refused(Error::Driver { message, .. }) if message == "out of memory" => {}
-            Outcome::Refused(error) => panic!("{name}: {error}"),
-        }
-    }
+fn run(program: &Program, diagnostics: Option<Diagnostics>) {
+    let mut rng = program.dice(0);
+    let buffer_bytes = (192 << 10) << rng.u32(0..4);
+    let device = SimOptions {
+        memory_bytes: buffer_bytes * rng.u64(2..6),
+        max_buffer_bytes: buffer_bytes,
+        max_binding_bytes: 64 << 10,
+        offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
+        max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
+        maps_slabs: rng.bool(),
+        host_heap: program.seed % 2 == 1,
+        lag_submissions: rng.u32(0..5),
+        jitter: rng.bool(),
+        pauses: rng.u32(0..3),
+        dirty: true,
+        seed: program.seed,
+        ..SimOptions::default()
+    };
+    let options = Options {
+        diagnostics,
+        ..Options::from_env().unwrap()
+    };
+    let (gpu, sim) = Gpu::simulated_with(device, options).expect("a device");
+    let mut world = World::on(program, gpu, sim, RULES);
+    program.steps.iter().for_each(|&step| world.step(step));
     world.end();
 }
 
 #[test]
 fn random_programs_give_what_vectors_give() {
-    check(12, |_| None);
+    programs::check(12, 250, |program| run(program, None));
 }
 
 #[test]
 fn random_programs_in_which_bugs_are_looked_for_give_the_same_and_have_none() {
-    // Programs that make infinities on purpose would fill the list of findings.
-    check(4, |seed| {
-        let non_finite = seed % 2 == 0;
-        Some(Diagnostics {
+    programs::check(4, 250, |program| {
+        // Programs that make infinities on purpose would fill the list of findings.
+        let non_finite = program.seed % 2 == 0;
+        let diagnostics = Diagnostics {
             non_finite,
             ..Diagnostics::all()
-        })
+        };
+        run(program, Some(diagnostics));
     });
-}
-
-fn check(programs: u64, diagnostics: fn(u64) -> Option<Diagnostics>) {
-    let calls = number("LAPIDARY_CALLS").unwrap_or(250);
-    match number("LAPIDARY_SEED") {
-        Some(seed) => run(seed, calls, diagnostics(seed)),
-        None => (0..programs).for_each(|seed| run(seed, calls, diagnostics(seed))),
-    }
 }

@@ -8,8 +8,8 @@ use lapidary::sim::{
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Source, Tensor};
 
 use crate::faults::{KINDS, SITES};
-use crate::pressure::world::folder;
-use crate::pressure::{Seed, number};
+use crate::programs::number;
+use crate::random::orders::folder;
 
 const FILE_SITES: [FileSite; 4] = [
     FileSite::Create,
@@ -43,8 +43,8 @@ pub(crate) struct Sample {
     pub(crate) longest: usize,
 }
 
-/// The longest runs have this many steps of each kind.
-const LONGEST_STEPS: u64 = 1_000_000;
+/// The longest runs have this many random programs of each kind.
+const MANY_PROGRAMS: u64 = 2000;
 
 /// Elements of a tensor.
 const LEN: usize = 700;
@@ -206,11 +206,11 @@ struct May {
     forget_kernels: bool,
 }
 
-/// The faults to try: one of each `every` in a row. The seed is to be held while they are tried.
-pub(crate) fn sampled<T: Copy>(faults: &[T], sample: Sample) -> (Seed, Vec<T>) {
-    let every = match number("LAPIDARY_STEPS") {
+/// The faults to try: one of each `every` in a row.
+pub(crate) fn sampled<T: Copy>(faults: &[T], sample: Sample) -> Vec<T> {
+    let every = match number("LAPIDARY_PROGRAMS") {
         None => sample.short,
-        Some(LONGEST_STEPS..) => sample.longest,
+        Some(MANY_PROGRAMS..) => sample.longest,
         Some(_) => sample.longer,
     };
     let seed = number("LAPIDARY_SEED").unwrap_or_else(|| fastrand::u64(..));
@@ -222,7 +222,7 @@ pub(crate) fn sampled<T: Copy>(faults: &[T], sample: Sample) -> (Seed, Vec<T>) {
         chosen.len(),
         faults.len()
     );
-    (Seed(seed), chosen)
+    chosen
 }
 
 /// The calls of each kind so far.
@@ -263,7 +263,7 @@ fn every_driver_fault(maps_slabs: bool) {
     drop(scenario(&gpu, &before));
     let faults = faults_since(&sim, calls_before);
     assert!(faults.len() > 1000, "{} faults", faults.len());
-    let (_seed, faults) = sampled(&faults, SAMPLE);
+    let faults = sampled(&faults, SAMPLE);
     for fault in faults {
         let may = May {
             lose_device: fault.kind == FaultKind::Lost,
@@ -308,7 +308,7 @@ fn every_call_of_the_file_system_failed() {
         }
     }
     assert!(faults.len() > 100, "{} faults", faults.len());
-    let (_seed, faults) = sampled(&faults, SAMPLE);
+    let faults = sampled(&faults, SAMPLE);
     for fault in faults {
         let may = May {
             lose_bytes: matches!(fault.kind, FileFaultKind::Torn | FileFaultKind::Flip),

@@ -13,7 +13,8 @@ use lapidary::{
     Budget, DType, Error, Gpu, Options, Residency, Result, Source, Tensor, failure::SpillFailure,
 };
 
-use crate::pressure::world::folder;
+use crate::programs::{WANTED, hide_panics};
+use crate::random::orders::folder;
 
 /// A device that evicts everything to disk, in this folder.
 fn on_disk(folder: &Path) -> (Gpu, SimHandle) {
@@ -247,12 +248,12 @@ fn sources_of_the_wrong_length_are_refused_and_those_that_fail_are_asked_again()
     let source = Source::reader(move |_, bytes| {
         match said.fetch_add(1, Ordering::Relaxed) {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            1 => std::panic::panic_any(crate::pressure::orders::Wanted),
+            1 => panic!("{WANTED}"),
             _ => bytes.fill(9),
         }
         Ok(())
     });
-    crate::pressure::programs::quiet();
+    hide_panics();
     let backed = gpu.backed(source, &[1000], DType::U32).unwrap();
     let sum = backed.add(&other).unwrap();
     for _ in 0..2 {
@@ -282,14 +283,13 @@ fn what_is_pinned_is_not_evicted_and_says_so() {
 
 #[test]
 fn callbacks_that_panic_block_or_call_back_in_hold_up_nobody_for_ever() {
-    crate::pressure::programs::quiet();
+    hide_panics();
     let (gpu, _) = on_disk(&folder());
     let kept: Vec<Tensor> = (0..80).map(|value| tensor(&gpu, value)).collect();
     let refused = Arc::new(AtomicBool::new(false));
     let (inner, told) = (gpu.clone(), refused.clone());
     let guards = [
-        gpu.memory()
-            .on_pressure(|_| std::panic::panic_any(crate::pressure::orders::Wanted)),
+        gpu.memory().on_pressure(|_| panic!("{WANTED}")),
         gpu.memory()
             .on_pressure(|_| thread::sleep(Duration::from_millis(1))),
         // Each time it is called it requests more memory and waits for itself.

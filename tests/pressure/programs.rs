@@ -3,145 +3,141 @@
 use std::thread;
 
 use fastrand::Rng;
-use lapidary::Residency;
-use lapidary::sim::{Fault, FaultKind, FileFault, FileFaultKind, FileSite, Repeat, Site};
+use lapidary::sim::{
+    Fault, FaultKind, FileFault, FileFaultKind, FileSite, Repeat, SimHandle, SimOptions, Site,
+};
+use lapidary::{Gpu, Options, Residency};
 
-use crate::pressure::steps::step;
-use crate::pressure::world::{Rules, World};
-use crate::pressure::{Seed, number};
+use crate::programs::{self, Program, attempt};
+use crate::random::orders::{budget, folder};
+use crate::random::world::{Rules, Trouble, World};
 
 /// Steps of one program.
-const PROGRAM_STEPS: u64 = 500;
-
-/// Steps of each kind, unless the environment sets them.
-const STEPS: u64 = 2500;
+const STEPS: u64 = 500;
 
 const PLAIN: Rules = Rules {
+    column: 1,
+    values_of_24: 1,
     held: 40,
+    // 4 KiB.
+    elements: 1024,
+    is_short: false,
+    has_stores: false,
     leaves: true,
     pins: false,
     alone: true,
+    trouble: None,
 };
 
-/// Runs programs of a kind until they have made 1/`part` of the steps.
-fn run(part: u64, program: impl Fn(u64, u64)) {
-    quiet();
-    let first = number("LAPIDARY_SEED");
-    let steps = match (number("LAPIDARY_STEPS"), first) {
-        (None, Some(_)) => PROGRAM_STEPS,
-        (steps, _) => steps.unwrap_or(STEPS) / part,
+/// A strict device that lags behind and whose memory begins with garbage.
+fn open(program: &Program, rules: Rules) -> (Gpu, SimHandle) {
+    let (mut rng, seed) = (program.dice(0), program.seed);
+    let device = SimOptions {
+        memory_bytes: 8 << 20,
+        max_buffer_bytes: 64 << 10 << rng.u32(..4),
+        max_binding_bytes: 16 << 10,
+        offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
+        max_immediate_bytes: *rng.choice(&[0, 128]).expect("two"),
+        maps_slabs: rng.u32(..3) == 0,
+        host_heap: seed % 2 == 1,
+        lag_submissions: rng.u32(..5),
+        jitter: rng.bool(),
+        pauses: rng.u32(..2),
+        dirty: true,
+        // All programs compile the same few kernels.
+        checks_shaders: false,
+        seed,
+        ..SimOptions::default()
     };
-    for program_number in 0..steps.div_ceil(PROGRAM_STEPS) {
-        let seed = first.unwrap_or(0) + program_number;
-        let _seed = Seed(seed);
-        program(
-            seed,
-            PROGRAM_STEPS.min(steps - program_number * PROGRAM_STEPS),
-        );
-    }
+    let options = Options {
+        budget: Some(budget(&mut rng, rules, device.maps_slabs)),
+        spill_folder: Some(folder()),
+        spill_compress: cfg!(feature = "lz4") && rng.bool(),
+        ..Options::from_env().unwrap()
+    };
+    Gpu::simulated_with(device, options).expect("a device")
 }
 
-/// Hides panics in callbacks, which are expected here.
-pub(crate) fn quiet() {
-    let loud = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        if !info.payload().is::<crate::pressure::orders::Wanted>() {
-            loud(info);
-        }
-    }));
-}
-
-fn check(part: u64, rules: Rules) {
-    run(part, |seed, steps| {
-        let mut world = World::new(seed, rules);
-        for _ in 0..steps {
-            step(&mut world);
-        }
+fn check(programs: u64, rules: Rules) {
+    programs::check(programs, STEPS, |program| {
+        let (gpu, sim) = open(program, rules);
+        let mut world = World::on(program, gpu, sim, rules);
+        program.steps.iter().for_each(|&step| world.step(step));
         world.end();
     });
 }
 
 #[test]
 fn what_fits_alone_never_fails_when_nothing_is_pinned() {
-    check(1, PLAIN);
+    check(5, PLAIN);
 }
 
 #[test]
 fn pinned_tensors_stay_and_others_make_way() {
     let pins = true;
-    check(1, Rules { pins, ..PLAIN });
+    check(5, Rules { pins, ..PLAIN });
 }
 
 #[test]
 fn where_nothing_can_leave_what_is_short_is_refused_and_nothing_is_lost() {
     let (leaves, held) = (false, 12);
-    check(
-        2,
-        Rules {
-            held,
-            leaves,
-            ..PLAIN
-        },
-    );
+    let rules = Rules {
+        held,
+        leaves,
+        ..PLAIN
+    };
+    check(3, rules);
 }
 
+/// Steps go to the threads by their numbers.
 #[test]
 fn threads_that_share_a_small_device_never_fail_for_each_other() {
-    let alone = false;
-    run(2, |seed, steps| {
-        let rules = Rules {
-            held: 12,
-            alone,
-            ..PLAIN
-        };
-        let world = World::new(seed, rules);
+    let rules = Rules {
+        held: 12,
+        alone: false,
+        ..PLAIN
+    };
+    programs::check(3, STEPS, |program| {
+        let (gpu, sim) = open(program, rules);
         thread::scope(|scope| {
-            for number in 0..3 {
-                let (gpu, sim) = (world.gpu.clone(), world.sim.clone());
-                scope.spawn(move || {
-                    let rng = Rng::with_seed(seed << 8 | number);
-                    let mut world = World::on(gpu, sim, rng, rules);
-                    for _ in 0..steps / 3 {
-                        step(&mut world);
-                    }
+            let threads = [0, 1, 2].map(|thread| {
+                let (gpu, sim) = (gpu.clone(), sim.clone());
+                let run = move || {
+                    let mut world = World::on(program, gpu, sim, rules);
+                    let steps = program.steps.iter().filter(|&step| step % 3 == thread);
+                    steps.for_each(|&step| world.step(step));
                     world.drop_all();
-                });
+                };
+                scope.spawn(move || attempt(run))
+            });
+            for thread in threads {
+                let ended = thread.join().expect("a panic is caught");
+                ended.unwrap_or_else(|failure| failure.go_on());
             }
         });
-        world.end();
+        World::on(program, gpu, sim, rules).end();
     });
 }
 
-/// Steps without faults and some with faults. Afterwards every tensor that these did not concern is
-/// right.
-fn check_faults(part: u64, arm: fn(&mut World)) {
-    run(part, |seed, steps| {
-        let mut world = World::new(seed, PLAIN);
-        let mut made = 0;
-        while made < steps {
-            let (calm, faulty) = (world.rng.u64(1..40), world.rng.u64(1..20));
-            for _ in 0..calm {
-                step(&mut world);
-            }
-            world.check_all();
-            world.in_fault = true;
-            arm(&mut world);
-            for _ in 0..faulty {
-                step(&mut world);
-            }
-            world.sim.disarm();
-            world.sim.files().disarm();
-            while !world.reads.is_empty() {
-                world.await_one();
-            }
-            // Work recorded under the faults runs before the faults end.
-            let _ = world.gpu.finish();
-            world.in_fault = false;
-            world.check_all();
-            made += calm + faulty;
-        }
-        world.end();
-    });
+/// Faults, and afterwards every tensor that these did not concern is right.
+fn check_faults(programs: u64, trouble: Trouble) {
+    let trouble = Some(trouble);
+    check(programs, Rules { trouble, ..PLAIN });
+}
+
+fn begin(w: &mut World) {
+    w.check_all();
+    w.in_fault = true;
+}
+
+fn end(w: &mut World) {
+    w.sim.disarm();
+    w.sim.files().disarm();
+    while w.await_one() {}
+    // Work recorded under the faults runs before the faults end.
+    let _ = w.gpu.finish();
+    w.in_fault = false;
+    w.check_all();
 }
 
 const REPEATS: [Repeat; 4] = [
@@ -150,6 +146,10 @@ const REPEATS: [Repeat; 4] = [
     Repeat::ForEver,
     Repeat::OneIn(3),
 ];
+
+fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.usize(..of.len())]
+}
 
 #[test]
 fn a_driver_that_fails_costs_what_it_was_asked_for_and_nothing_else() {
@@ -163,16 +163,19 @@ fn a_driver_that_fails_costs_what_it_was_asked_for_and_nothing_else() {
         Site::WriteMapped,
         Site::ReadMapped,
     ];
-    check_faults(2, |w| {
+    check_faults(3, |w| {
+        begin(w);
         for _ in 0..w.rng.u32(1..3) {
             let fault = Fault {
-                site: *w.rng.choice(&SITES).expect("some"),
+                site: one(&mut w.rng, &SITES),
                 nth: w.rng.u64(1..8),
-                repeat: *w.rng.choice(&REPEATS).expect("some"),
-                kind: *(w.rng.choice(&[FaultKind::OutOfMemory, FaultKind::Invalid])).expect("two"),
+                repeat: one(&mut w.rng, &REPEATS),
+                kind: one(&mut w.rng, &[FaultKind::OutOfMemory, FaultKind::Invalid]),
             };
+            w.say(format_args!(" {fault:?}"));
             w.sim.arm(fault);
         }
+        end
     });
 }
 
@@ -187,11 +190,12 @@ const FILE_SITES: [FileSite; 5] = [
 fn arm_file(w: &mut World, kinds: &[FileFaultKind]) {
     for _ in 0..w.rng.u32(1..3) {
         let fault = FileFault {
-            site: *w.rng.choice(&FILE_SITES).expect("some"),
+            site: one(&mut w.rng, &FILE_SITES),
             nth: w.rng.u64(1..8),
-            repeat: *w.rng.choice(&REPEATS).expect("some"),
-            kind: *w.rng.choice(kinds).expect("some"),
+            repeat: one(&mut w.rng, &REPEATS),
+            kind: one(&mut w.rng, kinds),
         };
+        w.say(format_args!(" {fault:?}"));
         w.sim.files().arm(fault);
     }
 }
@@ -199,77 +203,65 @@ fn arm_file(w: &mut World, kinds: &[FileFaultKind]) {
 #[test]
 fn a_disk_that_fails_loses_nothing() {
     use FileFaultKind::{DiskFull, Interrupted, Io, Short};
-    check_faults(2, |w| arm_file(w, &[DiskFull, Io, Interrupted, Short]));
+    check_faults(3, |w| {
+        begin(w);
+        arm_file(w, &[DiskFull, Io, Interrupted, Short]);
+        end
+    });
 }
 
 #[test]
 fn a_disk_that_lies_is_found_out() {
     use FileFaultKind::{Flip, Torn};
-    check_faults(4, |w| {
+    check_faults(2, |w| {
+        begin(w);
         // Bytes on disk may be lost, even if they are on the device too.
         w.disk_lies = true;
-        w.held.iter().for_each(|held| held.data.doubt());
+        w.held.iter().for_each(|held| held.model.data.doubt());
         w.cache.lock().expect("callbacks let go of it").clear();
         arm_file(w, &[Flip, Torn]);
+        end
     });
 }
 
-/// The device is lost and reopened.
-fn lose(w: &mut World) {
-    w.check_all();
-    w.cache.lock().expect("callbacks let go of it").clear();
-    w.held.iter_mut().for_each(|held| held.pin = None);
-    w.in_fault = true;
-    match w.rng.bool() {
-        true => {
-            let elsewhere = [Residency::Host, Residency::Disk, Residency::Backed];
-            let host_is_lost = w.gpu.caps().host_heap;
-            for held in &w.held {
-                let residency = held.tensor.residency();
-                let is_lost = host_is_lost && residency == Residency::Host;
-                let is_kept = elsewhere.contains(&residency) && !is_lost;
-                if !is_kept || held.data.has_rematerializer.get() {
-                    held.data.doubt();
-                }
-            }
-            w.sim.lose("pulled out");
-        }
-        false => {
-            w.held.iter().for_each(|held| held.data.doubt());
-            w.sim.arm(Fault::lose_at_call(w.rng.u64(1..60)));
-        }
-    }
-    for _ in 0..w.rng.u32(0..12) {
-        step(w);
-    }
-    w.sim.lose("at the latest");
-    while !w.reads.is_empty() {
-        w.await_one();
-    }
-    w.sim.disarm();
-    if w.rng.bool() {
-        let fault = Fault::once(Site::Reopen, 1, FaultKind::OutOfMemory);
-        w.sim.arm(fault);
-        assert!(w.gpu.reopen().is_err(), "the first one fails");
-    }
-    w.gpu.reopen().expect("there is another one");
-    w.in_fault = false;
-    w.check_all();
-}
-
+/// The device is lost, at once or later, and reopened in the end.
 #[test]
 fn what_is_elsewhere_outlives_the_device() {
-    run(4, |seed, steps| {
-        let mut world = World::new(seed, PLAIN);
-        let mut made = 0;
-        while made < steps {
-            let calm = world.rng.u64(1..60);
-            for _ in 0..calm {
-                step(&mut world);
+    check_faults(2, |w| {
+        begin(w);
+        w.cache.lock().expect("callbacks let go of it").clear();
+        w.held.iter_mut().for_each(|held| held.pin = None);
+        let is_at_once = w.rng.bool();
+        let host_is_lost = w.gpu.caps().host_heap;
+        let is_kept = |residency| match residency {
+            Residency::Host => !host_is_lost,
+            Residency::Disk | Residency::Backed => true,
+            _ => false,
+        };
+        for held in &w.held {
+            let data = &held.model.data;
+            let is_safe = is_at_once && is_kept(held.tensor.residency());
+            if !is_safe || data.has_rematerializer.get() {
+                data.doubt();
             }
-            lose(&mut world);
-            made += calm + 6;
         }
-        world.end();
+        match is_at_once {
+            true => w.sim.lose("pulled out"),
+            false => w.sim.arm(Fault::lose_at_call(w.rng.u64(1..60))),
+        }
+        w.say(format_args!(" the device is lost"));
+        |w| {
+            w.sim.lose("at the latest");
+            while w.await_one() {}
+            w.sim.disarm();
+            if w.rng.bool() {
+                let fault = Fault::once(Site::Reopen, 1, FaultKind::OutOfMemory);
+                w.sim.arm(fault);
+                assert!(w.gpu.reopen().is_err(), "the first one fails");
+            }
+            w.gpu.reopen().expect("there is another one");
+            w.in_fault = false;
+            w.check_all();
+        }
     });
 }

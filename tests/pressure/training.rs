@@ -14,7 +14,7 @@ use lapidary::operations::Reduction;
 use lapidary::sim::{SimHandle, SimOptions, Speed};
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Source, Tensor};
 
-use crate::pressure::world::folder;
+use crate::random::orders::folder;
 
 const ROWS: usize = 128;
 const CLASSES: usize = 4;

@@ -1,16 +1,18 @@
 //! Calls that compute nothing: creation, views, writes, reads and drops.
 
-use lapidary::{DType, Error, Gpu};
+use std::task::{Context, Waker};
 
-use super::model::{self, Model};
-use super::world::{Outcome, World};
+use lapidary::{DType, Error, Gpu, Result};
+
+use half::f16;
+
+use super::model::{self, Model, typed};
+use super::world::{Outcome, Reading, World};
 
 pub(crate) fn create(w: &mut World) -> Outcome {
     let (dtype, shape) = (w.dtype(), w.shape());
-    match w.fresh(dtype, &shape) {
-        Ok(_) => Outcome::Done,
-        Err(error) => Outcome::Refused(error),
-    }
+    w.fresh(dtype, &shape)?;
+    Ok(())
 }
 
 pub(crate) fn zeros(w: &mut World) -> Outcome {
@@ -21,33 +23,27 @@ pub(crate) fn zeros(w: &mut World) -> Outcome {
 }
 
 pub(crate) fn full(w: &mut World) -> Outcome {
-    let (dtype, shape) = (DType::I32, w.shape());
-    let model = Model::new(dtype, &shape, vec![-7.0; shape.iter().product()]);
-    let made = w.gpu.full(&shape, -7, dtype);
+    let (value, shape) = (w.rng.i32(-7..2), w.shape());
+    let values = vec![f64::from(value); shape.iter().product()];
+    let model = Model::new(DType::I32, &shape, values);
+    let made = w.gpu.full(&shape, value, DType::I32);
     w.made(made, model)
 }
 
 pub(crate) fn clone(w: &mut World) -> Outcome {
-    let Some((tensor, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+    let (tensor, model) = w.pick()?;
     w.hold(tensor, model);
-    Outcome::Done
+    Ok(())
 }
 
 pub(crate) fn forget(w: &mut World) -> Outcome {
-    if w.held.is_empty() {
-        return Outcome::Skipped;
-    }
-    let index = w.rng.usize(..w.held.len());
-    w.held.swap_remove(index);
-    Outcome::Done
+    let at = w.pick_at(|_| true)?;
+    w.held.swap_remove(at);
+    Ok(())
 }
 
 pub(crate) fn view(w: &mut World) -> Outcome {
-    let Some((tensor, model)) = w.pick_where(|m| !m.shape.is_empty()) else {
-        return Outcome::Skipped;
-    };
+    let (tensor, model) = w.pick_where(|m| !m.shape.is_empty())?;
     let (shape, axis) = (model.shape.clone(), w.rng.usize(..model.shape.len()));
     let (dim, along) = (shape[axis], axis as isize);
     let (made, expected) = match w.rng.u32(..7) {
@@ -116,7 +112,7 @@ pub(crate) fn view(w: &mut World) -> Outcome {
             });
             (tensor.unsqueeze(along), expected)
         }
-        _ => return Outcome::Skipped,
+        _ => return Ok(()),
     };
     w.made(made, expected)
 }
@@ -129,9 +125,7 @@ pub(crate) fn shifted(index: &[usize], axis: usize, to: impl Fn(usize) -> usize)
 
 pub(crate) fn broadcast(w: &mut World) -> Outcome {
     let fits = |m: &Model| m.at.len() < 2000 && m.shape.len() < 7;
-    let Some((tensor, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (tensor, model) = w.pick_where(fits)?;
     let mut shape = model.shape.clone();
     for dim in shape.iter_mut().filter(|dim| **dim == 1) {
         *dim = w.rng.usize(1..4);
@@ -141,78 +135,80 @@ pub(crate) fn broadcast(w: &mut World) -> Outcome {
 }
 
 pub(crate) fn write(w: &mut World) -> Outcome {
-    let Some((tensor, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+    let (tensor, model) = w.target(|_| true)?;
     let values = w.values(model.dtype, model.at.len());
     match model::write(&tensor, &values) {
-        Ok(()) => {
-            model.set(&values);
-            Outcome::Done
-        }
+        Ok(()) => w.wrote(&model, &values, true),
         // A view with gaps, or one that shares a word with its neighbours.
-        Err(Error::Shape { .. }) => Outcome::Done,
-        Err(error) => Outcome::Refused(error),
+        Err(Error::Shape { .. }) => {}
+        Err(error) => {
+            // If the write needs more than the staging, a part of it may have been written.
+            model.data.doubt();
+            return Err(error.into());
+        }
     }
+    Ok(())
 }
 
 pub(crate) fn start_read(w: &mut World) -> Outcome {
-    let Some((tensor, model)) = w.pick() else {
-        return Outcome::Skipped;
+    let (tensor, model) = w.pick()?;
+    if w.reads.len() == 8 {
+        w.await_one();
+    }
+    let reading = Reading {
+        name: w.new_name(),
+        read: model::read(&tensor),
+        was_unsure: model.data.is_unsure.get(),
+        expected: model.values(),
+        model,
     };
-    let expected = model.values();
-    w.reads.push((model::read(&tensor), model, expected));
-    Outcome::Done
+    w.reads.push(reading);
+    Ok(())
 }
 
 pub(crate) fn await_read(w: &mut World) -> Outcome {
-    match w.await_one() {
-        true => Outcome::Done,
-        false => Outcome::Skipped,
-    }
+    w.await_one();
+    Ok(())
 }
 
+/// Reads of one element and of all.
 pub(crate) fn look(w: &mut World) -> Outcome {
-    let Some((tensor, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
-    let read = pollster::block_on(model::read(&tensor));
-    w.check(read, &model, &model.values());
-    Outcome::Done
+    let (x, model) = w.pick()?;
+    let expected = model.values();
+    let which = w.rng.u32(..4);
+    let read = typed!(model.dtype, T, _to => {
+        let numbers = |values: &[T]| values.iter().map(|v| model::Number::to_f64(*v)).collect();
+        match which {
+            0 if expected.len() == 1 => x.item::<T>().map(|v| numbers(&[v])),
+            0 => pollster::block_on(model::read(&x)),
+            1 => {
+                let mut into = vec![T::default(); w.rng.usize(..50)];
+                x.read_into(&mut into).map(|()| numbers(&into))
+            }
+            2 => x.read_with(|values: &[T]| numbers(values)),
+            _ => x.to_vec::<T>().map(|values| numbers(&values)),
+        }
+    });
+    let is_unsure = model.data.is_unsure.get();
+    w.check(read, &model, &expected, is_unsure);
+    Ok(())
 }
 
+/// Drops a read, often half-way.
 pub(crate) fn drop_read(w: &mut World) -> Outcome {
-    if w.reads.is_empty() {
-        return Outcome::Skipped;
+    let Some(mut reading) = w.take_read() else {
+        return Ok(());
+    };
+    w.has_half_read = true;
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..w.rng.u32(..4) {
+        if reading.read.as_mut().poll(&mut context).is_ready() {
+            break;
+        }
     }
-    let index = w.rng.usize(..w.reads.len());
-    drop(w.reads.swap_remove(index));
-    Outcome::Done
+    Ok(())
 }
 
-pub(crate) fn control(w: &mut World, call: fn(&Gpu) -> lapidary::Result<()>) -> Outcome {
-    match call(&w.gpu) {
-        Ok(()) => Outcome::Done,
-        Err(error) => Outcome::Refused(error),
-    }
-}
-
-pub(crate) fn memory(w: &mut World) -> Outcome {
-    let memory = w.gpu.memory().stats();
-    assert!(
-        memory.live_bytes.now <= memory.reserved_bytes.now,
-        "{memory}"
-    );
-    assert_eq!(
-        memory.live_bytes.now + memory.cached_bytes.now,
-        memory.reserved_bytes.now,
-        "{memory}"
-    );
-    let device = w.sim.counters();
-    let staging_bytes = memory.upload_bytes.now + memory.readback_bytes.now;
-    assert!(
-        memory.reserved_bytes.now + staging_bytes <= device.reserved_bytes,
-        "{memory}"
-    );
-    Outcome::Done
+pub(crate) fn control(w: &mut World, call: fn(&Gpu) -> Result<()>) -> Outcome {
+    Ok(call(&w.gpu)?)
 }

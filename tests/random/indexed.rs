@@ -16,9 +16,7 @@ fn is_ordered(m: &Model) -> bool {
 /// The first two axes indexed by two tensors, read or written.
 pub(crate) fn indexed(w: &mut World) -> Outcome {
     let fits = |m: &Model| has_rows(m) && m.shape.len() >= 2 && m.at.len() < 2000;
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let count = w.rng.usize(1..5);
     // Some axes have an index that is out of range.
     let mut places = |axis: usize| -> Vec<i32> {
@@ -26,11 +24,8 @@ pub(crate) fn indexed(w: &mut World) -> Outcome {
         (0..count).map(|_| w.rng.i32(-1..=most)).collect()
     };
     let (rows, columns) = (places(0), places(1));
-    let named = (w.places(&rows, &[count]), w.places(&columns, &[count, 1]));
-    let (of_rows, of_columns) = match named {
-        (Ok(rows), Ok(columns)) => (rows, columns),
-        (Err(error), _) | (_, Err(error)) => return Outcome::Refused(error),
-    };
+    let of_rows = w.places(&rows, &[count])?;
+    let of_columns = w.places(&columns, &[count, 1])?;
     let mut shape = vec![count, count];
     shape.extend_from_slice(&model.shape[2..]);
     let named = [Some(&of_rows), Some(&of_columns)];
@@ -49,10 +44,7 @@ pub(crate) fn indexed(w: &mut World) -> Outcome {
         let expected = Model::new(model.dtype, &shape, picked.collect());
         return w.made(x.index(&named), expected);
     }
-    let (source, of_source) = match w.fresh(model.dtype, &shape) {
-        Ok(source) => source,
-        Err(error) => return Outcome::Refused(error),
-    };
+    let (source, of_source) = w.fresh(model.dtype, &shape)?;
     let is_sum = w.rng.bool() && !model.dtype.is_float();
     for (index, value) in indices(&shape).zip(of_source.values()) {
         let Some(at) = place(&index) else {
@@ -71,16 +63,11 @@ pub(crate) fn indexed(w: &mut World) -> Outcome {
 /// The maximum, minimum or product of all elements with one index.
 pub(crate) fn scatter_reduced(w: &mut World) -> Outcome {
     let fits = |m: &Model| is_ordered(m) && m.dtype != DType::Bool;
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let axis = w.rng.usize(..model.shape.len());
     let (shape, given) = named(w, &model, axis);
-    let sources = (w.places(&given, &shape), w.fresh(model.dtype, &shape));
-    let (of_given, (source, of_source)) = match sources {
-        (Ok(of_given), Ok(source)) => (of_given, source),
-        (Err(error), _) | (_, Err(error)) => return Outcome::Refused(error),
-    };
+    let of_given = w.places(&given, &shape)?;
+    let (source, of_source) = w.fresh(model.dtype, &shape)?;
     let with_self = w.rng.bool();
     let (how, fold): (_, fn(f64, f64) -> f64) = match w.rng.bool() {
         true => (ScatterReduce::Max, f64::max),
@@ -104,9 +91,7 @@ pub(crate) fn scatter_reduced(w: &mut World) -> Outcome {
 
 /// The extreme so far, and its last index.
 pub(crate) fn running_extremes(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick_where(is_ordered) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(is_ordered)?;
     let axis = w.rng.usize(..model.shape.len());
     let step: usize = model.shape[axis + 1..].iter().product();
     let is_max = w.rng.bool();
@@ -127,25 +112,18 @@ pub(crate) fn running_extremes(w: &mut World) -> Outcome {
             false => (before, places[at - step]),
         };
     }
-    let made = match is_max {
-        true => x.cummax(axis as isize),
-        false => x.cummin(axis as isize),
+    let (extremes, named) = match is_max {
+        true => x.cummax(axis as isize)?,
+        false => x.cummin(axis as isize)?,
     };
-    match made {
-        Ok((extremes, named)) => {
-            w.made(Ok(named), Model::new(DType::U32, &model.shape, places));
-            w.made(Ok(extremes), Model::new(model.dtype, &model.shape, values))
-        }
-        Err(error) => Outcome::Refused(error),
-    }
+    w.made(Ok(named), Model::new(DType::U32, &model.shape, places))?;
+    w.made(Ok(extremes), Model::new(model.dtype, &model.shape, values))
 }
 
 /// With the statistics of the batch, and its gradient.
 pub(crate) fn batch_norm(w: &mut World) -> Outcome {
     let fits = |m: &Model| m.dtype.is_float() && m.shape.len() >= 2 && has_rows(m);
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let channels = model.shape[1];
     let mut call = |x: &Tensor| -> Result<Tensor> {
         let (weight, _) = w.fresh(model.dtype, &[channels])?;
@@ -156,8 +134,8 @@ pub(crate) fn batch_norm(w: &mut World) -> Outcome {
     let made = call(&x);
     if model.at.len() / channels < 2 {
         return match made {
-            Err(Error::Shape { .. }) => Outcome::Done,
-            Err(error) => Outcome::Refused(error),
+            Err(Error::Shape { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
             Ok(made) => panic!("{made} of one element a channel"),
         };
     }

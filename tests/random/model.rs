@@ -1,8 +1,9 @@
 //! The oracle: a tensor as a shared vector of numbers, and the place of each of its elements in the
-//! vector. Numbers of every type are f64, which holds all of them exactly.
+//! vector. Numbers of every type are f64, which holds all of them exactly. A vector also knows what
+//! it was computed from, as one without a value leaves those without it that come of it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
 
 use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
@@ -34,13 +35,81 @@ pub(crate) fn cast(from: DType, to: DType, value: f64) -> f64 {
     }
 }
 
+/// The expected contents of a storage.
+#[derive(Default)]
+pub(crate) struct Data {
+    pub(crate) values: RefCell<Vec<f64>>,
+    /// A fault, a loss, or a rematerializer with changed inputs may have destroyed its value. Then
+    /// a read gives the expected value or an error.
+    pub(crate) is_unsure: Cell<bool>,
+    /// Its tensor may be a view of a larger one, as some results are.
+    pub(crate) may_be_part: Cell<bool>,
+    /// It has a rematerializer.
+    pub(crate) has_rematerializer: Cell<bool>,
+    /// The storages computed from it.
+    children: RefCell<Vec<Weak<Data>>>,
+    /// The storages that a rematerializer would compute from it after a drop.
+    rematerializers: RefCell<Vec<Weak<Data>>>,
+    /// The inputs of its rematerializer. They live as long as the rematerializer, even if the
+    /// program dropped them.
+    inputs: RefCell<Vec<Rc<Data>>>,
+}
+
+impl Data {
+    /// It was computed from this, so it is in doubt if that is.
+    pub(crate) fn comes_of(self: &Rc<Self>, parent: &Rc<Data>) {
+        if Rc::ptr_eq(self, parent) {
+            return;
+        }
+        let mut children = parent.children.borrow_mut();
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Rc::downgrade(self));
+        if parent.is_unsure.get() {
+            self.doubt();
+        }
+    }
+
+    /// It may be rematerialized from these.
+    pub(crate) fn recomputed_from(self: &Rc<Self>, inputs: &[Rc<Data>]) {
+        self.has_rematerializer.set(true);
+        for input in inputs {
+            self.inputs.borrow_mut().push(Rc::clone(input));
+            input.rematerializers.borrow_mut().push(Rc::downgrade(self));
+        }
+    }
+
+    pub(crate) fn feeds_rematerializers(&self) -> bool {
+        let mut rematerializers = self.rematerializers.borrow_mut();
+        rematerializers.retain(|rematerializer| rematerializer.strong_count() > 0);
+        !rematerializers.is_empty()
+    }
+
+    /// It is written, so storages that would be rematerialized from it may be lost.
+    pub(crate) fn written(&self) {
+        let rematerializers = self.rematerializers.take();
+        for rematerializer in rematerializers.iter().filter_map(Weak::upgrade) {
+            rematerializer.doubt();
+        }
+    }
+
+    /// It may have no value, and neither may the storages computed from it.
+    pub(crate) fn doubt(&self) {
+        if self.is_unsure.replace(true) {
+            return;
+        }
+        let (children, rematerializers) = (self.children.borrow(), self.rematerializers.borrow());
+        let all = children.iter().chain(rematerializers.iter());
+        all.filter_map(Weak::upgrade).for_each(|one| one.doubt());
+    }
+}
+
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
     /// The place of each element, in row-major order.
     pub(crate) at: Vec<usize>,
-    pub(crate) data: Rc<RefCell<Vec<f64>>>,
+    pub(crate) data: Rc<Data>,
 }
 
 impl Model {
@@ -50,20 +119,30 @@ impl Model {
             dtype,
             shape: shape.to_vec(),
             at: (0..values.len()).collect(),
-            data: Rc::new(RefCell::new(values)),
+            data: Rc::new(Data {
+                values: RefCell::new(values),
+                ..Data::default()
+            }),
         }
     }
 
     pub(crate) fn values(&self) -> Vec<f64> {
-        let data = self.data.borrow();
+        let data = self.data.values.borrow();
         self.at.iter().map(|&at| data[at]).collect()
     }
 
     pub(crate) fn set(&self, values: &[f64]) {
-        let mut data = self.data.borrow_mut();
+        let mut data = self.data.values.borrow_mut();
         for (&at, &value) in self.at.iter().zip(values) {
             data[at] = value;
         }
+    }
+
+    /// Is it all of its storage, in order?
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.data.may_be_part.get()
+            && self.at.len() == self.data.values.borrow().len()
+            && self.at.iter().enumerate().all(|(index, &at)| index == at)
     }
 
     /// Does an element occur twice?
@@ -87,6 +166,9 @@ impl Model {
 
     /// The elements, repeated to a larger shape.
     pub(crate) fn broadcast(&self, shape: &[usize]) -> Model {
+        if shape == self.shape {
+            return self.clone();
+        }
         let lead = shape.len() - self.shape.len();
         let old = self.shape.clone();
         self.view(shape, |index| {

@@ -1,11 +1,10 @@
 //! Calls with exact results have an oracle. Other results are checked for shape and type.
 
-use half::f16;
 use lapidary::{DType, Error, Kernel, Result, Tensor};
 
-use super::model::{self, Model, flat, indices, rounded, typed};
+use super::model::{self, Model, flat, indices, rounded};
 use super::ops::partner;
-use super::world::{Outcome, World, is_shortage};
+use super::world::{Outcome, World};
 
 fn is_float(model: &Model) -> bool {
     model.dtype.is_float()
@@ -22,18 +21,14 @@ pub(crate) fn shaped(
     dtype: DType,
     shape: &[usize],
 ) -> Outcome {
-    let made = match made {
-        Ok(made) => made,
-        Err(error) => return Outcome::Refused(error),
-    };
+    let made = made?;
     assert_eq!((made.dtype(), made.shape()), (dtype, shape), "{made}");
     if w.rng.bool() {
-        match pollster::block_on(model::read(&made)) {
-            Ok(values) => assert_eq!(values.len(), made.len()),
-            Err(error) => assert!(is_shortage(&error), "{error}"),
-        }
+        let read = pollster::block_on(model::read(&made));
+        let len = read.map(|values| values.len());
+        assert_eq!(w.had(len)?, made.len());
     }
-    Outcome::Done
+    Ok(())
 }
 
 /// Operations on floats that are accurate to some digits only.
@@ -67,14 +62,12 @@ pub(crate) fn inexact(w: &mut World) -> Outcome {
         |x| x.rem_scalar(2.5),
         |x| 2.0 / x,
     ];
-    let Some((x, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick()?;
     let call = CALLS[w.rng.usize(..CALLS.len())];
     if !is_float(&model) {
         let made = call(&x);
         if matches!(made, Err(Error::DType { .. })) {
-            return Outcome::Done;
+            return Ok(());
         }
         // Functions of real numbers give f32; others keep the type of the numbers.
         let dtype = made.as_ref().map_or(model.dtype, Tensor::dtype);
@@ -87,12 +80,8 @@ pub(crate) fn inexact(w: &mut World) -> Outcome {
 
 /// Such operations on two tensors.
 pub(crate) fn inexact_pair(w: &mut World) -> Outcome {
-    let Some((a, model)) = w.pick_where(is_float) else {
-        return Outcome::Skipped;
-    };
-    let Some((b, other)) = partner(w, &model, model.dtype) else {
-        return Outcome::Skipped;
-    };
+    let (a, model) = w.pick_where(is_float)?;
+    let (b, other) = partner(w, &model, model.dtype)?;
     let shape = model::common(&model.shape, &other.shape).expect("a partner broadcasts");
     let made = match w.rng.u32(..8) {
         0 => a.div(&b),
@@ -109,13 +98,9 @@ pub(crate) fn inexact_pair(w: &mut World) -> Outcome {
 
 /// Integer division. WGSL defines every case.
 pub(crate) fn whole_division(w: &mut World) -> Outcome {
-    let Some((a, model)) = w.pick_where(is_whole) else {
-        return Outcome::Skipped;
-    };
+    let (a, model) = w.pick_where(is_whole)?;
     let dtype = model.dtype;
-    let Some((b, other)) = partner(w, &model, dtype) else {
-        return Outcome::Skipped;
-    };
+    let (b, other) = partner(w, &model, dtype)?;
     let shape = model::common(&model.shape, &other.shape).expect("a partner broadcasts");
     let is_division = w.rng.bool();
     let one = |a: f64, b: f64| match (is_division, b == 0.0) {
@@ -136,9 +121,7 @@ pub(crate) fn whole_division(w: &mut World) -> Outcome {
 
 /// Exact operations on one tensor.
 pub(crate) fn exact(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick()?;
     let dtype = model.dtype;
     let truth = |is: bool| f64::from(u8::from(is));
     type One = Box<dyn Fn(f64) -> f64>;
@@ -148,7 +131,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
             DType::Bool,
             Box::new(move |v| truth(v == 0.0)),
         ),
-        _ if dtype == DType::Bool => return Outcome::Skipped,
+        _ if dtype == DType::Bool => return Ok(()),
         1 => (
             x.abs(),
             dtype,
@@ -177,7 +160,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
             Box::new(move |v| rounded(dtype, v + 3.0)),
         ),
         7 if !dtype.is_float() => (x.rem_scalar(3), dtype, Box::new(|v| (v as i64 % 3) as f64)),
-        _ if !dtype.is_float() => return Outcome::Skipped,
+        _ if !dtype.is_float() => return Ok(()),
         5 => (x.floor(), dtype, Box::new(f64::floor)),
         6 => (x.ceil(), dtype, Box::new(f64::ceil)),
         7 => (x.round(), dtype, Box::new(f64::round_ties_even)),
@@ -205,9 +188,7 @@ pub(crate) fn exact(w: &mut World) -> Outcome {
 /// Reductions of an axis, exact or nearly so.
 pub(crate) fn fold(w: &mut World) -> Outcome {
     let fits = |m: &Model| !m.shape.is_empty() && !m.shape.contains(&0);
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let axis = w.rng.usize(..model.shape.len());
     let along = axis as isize;
     let mut shape = model.shape.clone();
@@ -238,7 +219,7 @@ pub(crate) fn fold(w: &mut World) -> Outcome {
         3 => shaped(w, x.argmin(along), DType::U32, &shape),
         _ if !is_float(&model) => {
             assert!(matches!(x.mean(&[along]), Err(Error::DType { .. })));
-            Outcome::Done
+            Ok(())
         }
         4 => shaped(w, x.mean(&[along]), model.dtype, &shape),
         _ => shaped(
@@ -252,24 +233,22 @@ pub(crate) fn fold(w: &mut World) -> Outcome {
 
 /// Normalizations along rows.
 pub(crate) fn normalize(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick_where(|m| !m.shape.is_empty()) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(|m| !m.shape.is_empty())?;
     let (dtype, shape) = (model.dtype, model.shape.clone());
     let axis = w.rng.usize(..shape.len());
     if !is_float(&model) {
         assert!(matches!(x.softmax(axis as isize), Err(Error::DType { .. })));
-        return Outcome::Done;
+        return Ok(());
     }
     let inner = &shape[axis..];
     let made = match w.rng.u32(..4) {
         0 => x.softmax(axis as isize),
         1 => x.log_softmax(axis as isize),
         2 => x.layer_norm(inner, None, None, 1e-5),
-        _ => match w.fresh(dtype, inner) {
-            Ok((weight, _)) => x.layer_norm(inner, Some(&weight), Some(&weight), 1e-5),
-            Err(error) => Err(error),
-        },
+        _ => {
+            let (weight, _) = w.fresh(dtype, inner)?;
+            x.layer_norm(inner, Some(&weight), Some(&weight), 1e-5)
+        }
     };
     shaped(w, made, dtype, &shape)
 }
@@ -311,34 +290,10 @@ pub(crate) fn made_of_nothing(w: &mut World) -> Outcome {
     }
 }
 
-/// Blocking reads of one element and of all.
-pub(crate) fn blocking_read(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
-    let expected = model.values();
-    let which = w.rng.u32(..3);
-    let read = typed!(model.dtype, T, _to => {
-        let numbers = |values: &[T]| values.iter().map(|v| model::Number::to_f64(*v)).collect();
-        match which {
-            0 if expected.len() == 1 => x.item::<T>().map(|v| numbers(&[v])),
-            1 => {
-                let mut into = vec![T::default(); w.rng.usize(..50)];
-                x.read_into(&mut into).map(|()| numbers(&into))
-            }
-            _ => x.read_with(|values: &[T]| numbers(values)),
-        }
-    });
-    w.check(read, &model, &expected);
-    Outcome::Done
-}
-
 /// A kernel of the program, with its reference kernel.
 pub(crate) fn custom(w: &mut World) -> Outcome {
     let fits = |m: &Model| m.dtype == DType::I32 && !m.at.is_empty() && m.at.len() <= 16_000;
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     const TEXT: &str = "
         @group(0) @binding(0) var<storage, read> x: array<i32>;
         @group(0) @binding(1) var<storage, read_write> y: array<i32>;
@@ -346,7 +301,7 @@ pub(crate) fn custom(w: &mut World) -> Outcome {
         fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             if id.x < arrayLength(&y) { y[id.x] = 5 - x[id.x]; }
         }";
-    let kernel = Kernel::new(&w.gpu, TEXT).expect("the text is right");
+    let kernel = Kernel::new(&w.gpu, TEXT)?;
     let kernel = kernel.with_reference(|call| {
         let y: Vec<i32> = call
             .read::<i32>("x")

@@ -5,7 +5,7 @@ use lapidary::{DType, Error, Result, Tensor};
 
 use super::calls::shifted;
 use super::model::{Model, common, flat, indices, rounded};
-use super::ops::partner;
+use super::ops::{partner, rounded_int};
 use super::whole::is_exact;
 use super::world::{Outcome, World};
 
@@ -31,13 +31,9 @@ fn rows(model: &Model, axis: usize) -> (Vec<usize>, Vec<Vec<f64>>) {
 }
 
 pub(crate) fn bits(w: &mut World) -> Outcome {
-    let Some((a, model)) = w.pick_where(|m| !m.dtype.is_float()) else {
-        return Outcome::Skipped;
-    };
+    let (a, model) = w.pick_where(|m| !m.dtype.is_float())?;
     let dtype = model.dtype;
-    let Some((b, other)) = partner(w, &model, dtype) else {
-        return Outcome::Skipped;
-    };
+    let (b, other) = partner(w, &model, dtype)?;
     let shape = common(&model.shape, &other.shape).expect("a partner broadcasts");
     let which = w.rng.u32(..5);
     let one = |a: f64, b: f64| {
@@ -51,7 +47,10 @@ pub(crate) fn bits(w: &mut World) -> Outcome {
             3 => 0,
             _ => a >> by,
         };
-        rounded(dtype, value as f64)
+        match dtype {
+            DType::Bool => rounded(dtype, value as f64),
+            _ => rounded_int(dtype, value),
+        }
     };
     let (x, y) = (
         model.broadcast(&shape).values(),
@@ -67,18 +66,14 @@ pub(crate) fn bits(w: &mut World) -> Outcome {
     };
     if which > 2 && dtype == DType::Bool {
         assert!(matches!(made, Err(Error::DType { .. })));
-        return Outcome::Done;
+        return Ok(());
     }
     w.made(made, Model::new(dtype, &shape, values))
 }
 
 pub(crate) fn masked_fill(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick_where(|m| m.dtype != DType::Bool) else {
-        return Outcome::Skipped;
-    };
-    let Ok((mask, masks)) = w.fresh(DType::Bool, &model.shape) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.target(|m| m.dtype != DType::Bool)?;
+    let (mask, masks) = w.fresh(DType::Bool, &model.shape)?;
     let (x_values, m) = (model.values(), masks.values());
     let values: Vec<f64> = (x_values.iter().zip(m))
         .map(|(&x, m)| if m != 0.0 { 3.0 } else { x })
@@ -88,21 +83,17 @@ pub(crate) fn masked_fill(w: &mut World) -> Outcome {
         return w.made(made, Model::new(model.dtype, &model.shape, values));
     }
     match x.masked_fill_(&mask, 3) {
-        Ok(()) => {
-            model.set(&values);
-            Outcome::Done
-        }
-        Err(Error::Shape { .. }) if x.strides().contains(&0) => Outcome::Done,
-        Err(error) => Outcome::Refused(error),
+        Ok(()) => w.wrote(&model, &values, false),
+        Err(Error::Shape { .. }) if x.strides().contains(&0) => {}
+        Err(error) => return Err(error.into()),
     }
+    Ok(())
 }
 
 /// Tensors concatenated, padded, or rearranged.
 pub(crate) fn rearranged(w: &mut World) -> Outcome {
     let fits = |m: &Model| has_rows(m) && m.shape.len() < 6 && m.at.len() < 2000;
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let (rank, axis) = (model.shape.len(), w.rng.usize(..model.shape.len()));
     let (dim, along) = (model.shape[axis], axis as isize);
     let (count, which) = (w.rng.usize(1..4), w.rng.u32(..7));
@@ -149,7 +140,7 @@ pub(crate) fn rearranged(w: &mut World) -> Outcome {
             };
             (made, Box::new(inside))
         }
-        _ if rank < 2 => return Outcome::Skipped,
+        _ if rank < 2 => return Ok(()),
         5 => {
             let keeps = |index: &[usize]| index[index.len() - 1] <= index[index.len() - 2] + 1;
             (
@@ -175,9 +166,7 @@ pub(crate) fn rearranged(w: &mut World) -> Outcome {
 }
 
 pub(crate) fn truths(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick_where(|m| !m.shape.is_empty() && m.at.len() < 9000) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(|m| !m.shape.is_empty() && m.at.len() < 9000)?;
     let axis = w.rng.usize(..model.shape.len());
     let (shape, rows) = rows(&model, axis);
     let along = [axis as isize];
@@ -198,9 +187,7 @@ pub(crate) fn truths(w: &mut World) -> Outcome {
 
 pub(crate) fn running(w: &mut World) -> Outcome {
     let fits = |m: &Model| has_rows(m) && matches!(m.dtype, DType::F32 | DType::I32) && is_exact(m);
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let axis = w.rng.usize(..model.shape.len());
     let step: usize = model.shape[axis + 1..].iter().product();
     let mut values = model.values();
@@ -215,9 +202,7 @@ pub(crate) fn running(w: &mut World) -> Outcome {
 
 pub(crate) fn sorted(w: &mut World) -> Outcome {
     let is_odd = |v: &f64| v.is_nan() || *v == 0.0 && v.is_sign_negative();
-    let Some((x, model)) = w.pick_where(|m| has_rows(m) && !m.values().iter().any(is_odd)) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(|m| has_rows(m) && !m.values().iter().any(is_odd))?;
     let axis = w.rng.usize(..model.shape.len());
     let (descending, keep) = (w.rng.bool(), w.rng.usize(1..=model.shape[axis]));
     let (kept, rows) = rows(&model, axis);
@@ -241,17 +226,12 @@ pub(crate) fn sorted(w: &mut World) -> Outcome {
         indices(&shape).map(value).collect::<Vec<f64>>()
     };
     let (values, places) = (picked(|one| one.0), picked(|one| one.1 as f64));
-    let made = match keep == model.shape[axis] {
-        true => x.sort(axis as isize, descending),
-        false => x.top_k(keep, axis as isize, descending),
+    let (sorted, order) = match keep == model.shape[axis] {
+        true => x.sort(axis as isize, descending)?,
+        false => x.top_k(keep, axis as isize, descending)?,
     };
-    match made {
-        Err(error) => Outcome::Refused(error),
-        Ok((sorted, order)) => {
-            w.made(Ok(order), Model::new(DType::U32, &shape, places));
-            w.made(Ok(sorted), Model::new(model.dtype, &shape, values))
-        }
-    }
+    w.made(Ok(order), Model::new(DType::U32, &shape, places))?;
+    w.made(Ok(sorted), Model::new(model.dtype, &shape, values))
 }
 
 /// Indices of an axis, shaped like a model except for that axis. Some are out of range.
@@ -266,15 +246,10 @@ pub(crate) fn named(w: &mut World, model: &Model, axis: usize) -> (Vec<usize>, V
 }
 
 pub(crate) fn gathered(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick_where(has_rows) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(has_rows)?;
     let axis = w.rng.usize(..model.shape.len());
     let (shape, given) = named(w, &model, axis);
-    let of_given = match w.places(&given, &shape) {
-        Ok(of_given) => of_given,
-        Err(error) => return Outcome::Refused(error),
-    };
+    let of_given = w.places(&given, &shape)?;
     let values = model.values();
     let picked = indices(&shape).zip(&given).map(|(index, &pick)| {
         match (0..model.shape[axis] as i32).contains(&pick) {
@@ -288,16 +263,11 @@ pub(crate) fn gathered(w: &mut World) -> Outcome {
 
 pub(crate) fn scattered(w: &mut World) -> Outcome {
     let fits = |m: &Model| has_rows(m) && m.dtype != DType::Bool && m.at.len() < 2000;
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let axis = w.rng.usize(..model.shape.len());
     let (shape, given) = named(w, &model, axis);
-    let sources = (w.places(&given, &shape), w.fresh(model.dtype, &shape));
-    let (of_given, (src, of_src)) = match sources {
-        (Ok(of_given), Ok(src)) => (of_given, src),
-        (Err(error), _) | (_, Err(error)) => return Outcome::Refused(error),
-    };
+    let of_given = w.places(&given, &shape)?;
+    let (src, of_src) = w.fresh(model.dtype, &shape)?;
     let is_sum = w.rng.bool() && !model.dtype.is_float();
     let mut values = model.values();
     for ((index, &place), value) in indices(&shape).zip(&given).zip(of_src.values()) {

@@ -10,21 +10,19 @@ use super::more::shaped;
 use super::world::{Outcome, World};
 
 /// A float tensor as images: `[samples, channels, height, width]`.
-fn planes(w: &mut World) -> Option<(Result<Tensor>, DType, [usize; 4])> {
+fn planes(w: &mut World) -> Outcome<(Result<Tensor>, DType, [usize; 4])> {
     let (x, model) = w.pick_where(|m| m.dtype.is_float() && m.shape.len() >= 2)?;
     let shape = &model.shape;
     let rank = shape.len();
     let outer = shape[..rank - 2].iter().product();
     let planes = [1, outer, shape[rank - 2], shape[rank - 1]];
-    Some((x.reshape(&planes), model.dtype, planes))
+    Ok((x.reshape(&planes), model.dtype, planes))
 }
 
 /// Attention of a tensor to itself.
 pub(crate) fn attention(w: &mut World) -> Outcome {
     let few = |m: &Model| m.dtype.is_float() && m.shape.len() >= 2 && m.at.len() <= 2000;
-    let Some((x, model)) = w.pick_where(few) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(few)?;
     let is_causal = w.rng.bool();
     let made = x.scaled_dot_product_attention(&x, &x, None, is_causal, None);
     shaped(w, made, model.dtype, &model.shape)
@@ -32,11 +30,9 @@ pub(crate) fn attention(w: &mut World) -> Outcome {
 
 /// A convolution that keeps the size, and its gradient by the input.
 pub(crate) fn convolution(w: &mut World) -> Outcome {
-    let Some((x, dtype, shape)) = planes(w) else {
-        return Outcome::Skipped;
-    };
+    let (x, dtype, shape) = planes(w)?;
     if shape.contains(&0) {
-        return Outcome::Skipped;
+        return Ok(());
     }
     let groups = shape[1];
     let made = x.and_then(|x| {
@@ -55,11 +51,9 @@ pub(crate) fn convolution(w: &mut World) -> Outcome {
 
 /// The maxima of windows, and the gradient by the input.
 pub(crate) fn pooling(w: &mut World) -> Outcome {
-    let Some((x, dtype, shape)) = planes(w) else {
-        return Outcome::Skipped;
-    };
+    let (x, dtype, shape) = planes(w)?;
     if shape[2..].contains(&0) {
-        return Outcome::Skipped;
+        return Ok(());
     }
     let pool = Pool {
         stride: [1, 2],
@@ -73,9 +67,7 @@ pub(crate) fn pooling(w: &mut World) -> Outcome {
 
 /// Dimensions permuted and summed by an equation, exact for integers.
 pub(crate) fn einsum(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick_where(|m| m.shape.len() >= 2) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(|m| m.shape.len() >= 2)?;
     let mut shape = model.shape.clone();
     let rank = shape.len();
     shape.swap(rank - 2, rank - 1);
@@ -87,8 +79,6 @@ pub(crate) fn einsum(w: &mut World) -> Outcome {
     let made = Tensor::einsum("...ij->...ji", &[&x]);
     let values = turned.values();
     // A view shares the storage of its tensor, so the model must share it too.
-    match made.and_then(|made| made.copy()) {
-        Ok(made) => w.made(Ok(made), Model::new(model.dtype, &shape, values)),
-        Err(error) => Outcome::Refused(error),
-    }
+    let made = made.and_then(|made| made.copy());
+    w.made(made, Model::new(model.dtype, &shape, values))
 }

@@ -4,6 +4,8 @@
 
 mod layers;
 
+use std::cell::Cell;
+
 use fastrand::Rng;
 use lapidary::grad::Gradients;
 use lapidary::operations::Reduction;
@@ -11,11 +13,8 @@ use lapidary::optim::{AdamW, AdamWOptions, LossScaler, Sgd, SgdOptions};
 use lapidary::sim::{SimHandle, SimOptions};
 use lapidary::{Budget, DType, Error, Gpu, Options, Result, Tensor};
 
-use super::{Seed, number};
+use crate::programs;
 use layers::{Layer, Maker};
-
-/// Calls of a random program that take about as long as a training.
-const CALLS: u64 = 100;
 
 /// Most bytes of staging, which the budget has beside the share of the peak.
 const STAGING_BYTES: u64 = 48 << 10;
@@ -369,15 +368,10 @@ fn run(seed: u64) -> Result<u64> {
 
 #[test]
 fn random_trainings_are_the_same_to_the_bit_under_a_budget_that_moves() {
-    let programs = number("LAPIDARY_CALLS").map_or(5, |calls| calls.div_ceil(CALLS));
-    let seeds = match number("LAPIDARY_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..programs,
-    };
-    let mut left_bytes = 0;
-    for seed in seeds {
-        let _seed = Seed(seed);
-        left_bytes += run(seed).unwrap_or_else(|error| panic!("{error}"));
-    }
-    assert!(left_bytes > 0);
+    let left_bytes = Cell::new(0);
+    programs::check(5, 0, |program| {
+        let bytes = run(program.seed).unwrap_or_else(|error| panic!("{error}"));
+        left_bytes.set(left_bytes.get() + bytes);
+    });
+    assert!(left_bytes.get() > 0);
 }

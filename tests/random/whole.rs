@@ -1,24 +1,20 @@
 //! Operations that are not elementwise, each with its oracle.
 
-use lapidary::{DType, Tensor};
+use lapidary::{DType, Result, Tensor};
 
 use super::calls::shifted;
 use super::model::{self, Model, common, flat, indices};
 use super::ops::partner;
 use super::world::{Outcome, World};
 
-pub(crate) fn same(w: &mut World, call: fn(&Tensor) -> lapidary::Result<Tensor>) -> Outcome {
-    let Some((x, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+pub(crate) fn same(w: &mut World, call: fn(&Tensor) -> Result<Tensor>) -> Outcome {
+    let (x, model) = w.pick()?;
     let expected = Model::new(model.dtype, &model.shape, model.values());
     w.made(call(&x), expected)
 }
 
 pub(crate) fn contiguous(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick()?;
     let expected = match x.is_contiguous() {
         true => model,
         false => Model::new(model.dtype, &model.shape, model.values()),
@@ -27,16 +23,10 @@ pub(crate) fn contiguous(w: &mut World) -> Outcome {
 }
 
 pub(crate) fn select(w: &mut World) -> Outcome {
-    let Some((a, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
-    let Some((b, other)) = partner(w, &model, model.dtype) else {
-        return Outcome::Skipped;
-    };
+    let (a, model) = w.pick()?;
+    let (b, other) = partner(w, &model, model.dtype)?;
     let shape = common(&model.shape, &other.shape).expect("a partner broadcasts");
-    let Ok((mask, masks)) = w.fresh(DType::Bool, &shape) else {
-        return Outcome::Skipped;
-    };
+    let (mask, masks) = w.fresh(DType::Bool, &shape)?;
     let mask_values = masks.values();
     let (x, y) = (
         model.broadcast(&shape).values(),
@@ -49,18 +39,14 @@ pub(crate) fn select(w: &mut World) -> Outcome {
 
 pub(crate) fn cast(w: &mut World) -> Outcome {
     let to = w.dtype();
-    let Some((x, model)) = w.pick_where(|m| m.dtype != to) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(|m| m.dtype != to)?;
     let values = model.values().into_iter();
     let values = values.map(|v| model::cast(model.dtype, to, v)).collect();
     w.made(x.cast(to), Model::new(to, &model.shape, values))
 }
 
 pub(crate) fn reshape(w: &mut World) -> Outcome {
-    let Some((x, model)) = w.pick() else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick()?;
     let len = model.at.len();
     let shape = match (2..9).find(|by| len > 0 && len % by == 0) {
         Some(by) => vec![len / by, by],
@@ -86,9 +72,7 @@ pub(crate) fn sum(w: &mut World) -> Outcome {
     let fits = |m: &Model| {
         matches!(m.dtype, DType::F32 | DType::I32) && !m.shape.is_empty() && is_exact(m)
     };
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let axis = w.rng.usize(..model.shape.len());
     let mut shape = model.shape.clone();
     shape.remove(axis);
@@ -105,24 +89,20 @@ pub(crate) fn sum(w: &mut World) -> Outcome {
 pub(crate) fn matmul(w: &mut World) -> Outcome {
     let fits =
         |m: &Model| matches!(m.dtype, DType::F32 | DType::I32) && m.shape.len() == 2 && is_exact(m);
-    let Some((a, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (a, model) = w.pick_where(fits)?;
     let (m, k, n) = (model.shape[0], model.shape[1], w.rng.usize(1..20));
     let of_b = match model.dtype {
         DType::F32 if w.rng.bool() => DType::I8,
         dtype => dtype,
     };
-    let Ok((b, other)) = w.fresh(of_b, &[k, n]) else {
-        return Outcome::Skipped;
-    };
+    let (b, other) = w.fresh(of_b, &[k, n])?;
     let (x, y) = (model.values(), other.values());
     let dot = |i: usize, j: usize| (0..k).map(|l| x[i * k + l] * y[l * n + j]).sum::<f64>();
     if x.contains(&0.0) && y.iter().any(|v| *v <= 0.0)
         || y.contains(&0.0) && x.iter().any(|v| *v < 0.0)
     {
         // If all products are -0, the sign of their sum is undefined.
-        return Outcome::Skipped;
+        return Ok(());
     }
     // A sum without products is 0, but Rust's empty sum is -0.
     let products = (0..m * n).map(|at| 0.0 + dot(at / n, at % n)).collect();
@@ -130,15 +110,11 @@ pub(crate) fn matmul(w: &mut World) -> Outcome {
 }
 
 pub(crate) fn concat(w: &mut World) -> Outcome {
-    let Some((a, model)) = w.pick_where(|m| !m.shape.is_empty() && m.at.len() < 9000) else {
-        return Outcome::Skipped;
-    };
+    let (a, model) = w.pick_where(|m| !m.shape.is_empty() && m.at.len() < 9000)?;
     let axis = w.rng.usize(..model.shape.len());
     let mut more = model.shape.clone();
     more[axis] = w.rng.usize(1..4);
-    let Ok((b, other)) = w.fresh(model.dtype, &more) else {
-        return Outcome::Skipped;
-    };
+    let (b, other) = w.fresh(model.dtype, &more)?;
     let mut shape = model.shape.clone();
     shape[axis] += more[axis];
     let (x, y, cut) = (model.values(), other.values(), model.shape[axis]);
@@ -152,18 +128,13 @@ pub(crate) fn concat(w: &mut World) -> Outcome {
 
 pub(crate) fn index_select(w: &mut World) -> Outcome {
     let fits = |m: &Model| !m.shape.is_empty() && !m.shape.contains(&0) && m.at.len() < 9000;
-    let Some((x, model)) = w.pick_where(fits) else {
-        return Outcome::Skipped;
-    };
+    let (x, model) = w.pick_where(fits)?;
     let axis = w.rng.usize(..model.shape.len());
     let count = w.rng.usize(1..5);
     let picks: Vec<u32> = (0..count)
         .map(|_| w.rng.u32(..model.shape[axis] as u32))
         .collect();
-    let named = match w.places(&picks, &[count]) {
-        Ok(named) => named,
-        Err(error) => return Outcome::Refused(error),
-    };
+    let named = w.places(&picks, &[count])?;
     let mut shape = model.shape.clone();
     shape[axis] = count;
     let expected = model.view(&shape, |index| shifted(index, axis, |i| picks[i] as usize));

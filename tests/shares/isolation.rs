@@ -12,7 +12,7 @@ use lapidary::{Budget, Buffer, DType, Gpu, Kernel, Options, Result};
 
 use super::tenant::Tenant;
 use super::{MIB, assert_filled, filled, with_handle};
-use crate::pressure::number;
+use crate::programs::number;
 
 impl Tenant {
     /// Panics if any word is another share's. A loan is looked at as by its lender, whose words

@@ -6,7 +6,7 @@ use lapidary::shares::ShareOptions;
 use lapidary::{Buffer, DType, Error, Gpu, Residency, Source, Tensor};
 
 use super::{MIB, device, device_of, filled};
-use crate::pressure::number;
+use crate::programs::number;
 
 /// A matrix of `rows` rows of 256 numbers, all `value`.
 fn rows(gpu: &Gpu, rows: usize, value: f32) -> Tensor {

@@ -15,7 +15,7 @@ use lapidary::shares::{Share, ShareOptions};
 use lapidary::{Budget, Gpu, Result, Tensor};
 
 use super::{MIB, with_budget};
-use crate::pressure::number;
+use crate::programs::number;
 
 const THREADS: u64 = 16;
 

@@ -10,7 +10,7 @@ use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Gpu, Options, Tensor};
 
 use super::MIB;
-use crate::pressure::number;
+use crate::programs::number;
 
 /// Elements of the smallest tensor, of 16 KiB. The others have up to 64 times as many.
 const LEN: usize = 4096;

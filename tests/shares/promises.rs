@@ -12,7 +12,7 @@ use lapidary::stores::{DeviceStore, StoreTier};
 use lapidary::{Budget, Buffer, DType, Error, Gpu, Options, Source, Tensor};
 
 use super::{MIB, assert_filled, device, filled, on_device, with_budget};
-use crate::pressure::number;
+use crate::programs::number;
 
 /// A budget of `mib` MiB for slabs. What is evicted finds `host_mib` MiB, and nothing on disk.
 fn budget(mib: u64, host_mib: u64) -> Budget {

@@ -78,8 +78,9 @@ const NIGHTLY: &[Step] = &[
             -- ops::matmul::tests::chosen:: a_file_with_any_bit_flipped_is_refused"])),
     ("expressions", "hundreds of random programs, fused and not, and of gradients, on this adapter",
         Tests(&["LAPIDARY_PROGRAMS=300 --test operations -- grad::programs:: \
-            fusion::graphs::on_an_adapter_ fusion::graphs::thousands_of_random_expressions \
-            fusion::graphs::expressions_before_and_after_reductions"])),
+            fusion::graphs::on_an_adapter_ fusion::graphs::expressions_before_and_after_reductions",
+            "LAPIDARY_PROGRAMS=600 --test operations \
+            -- fusion::graphs::thousands_of_random_expressions"])),
     ("views", "all operations with all kinds of views, in pairs, on this adapter",
         Tests(&["LAPIDARY_VIEWS=all --test operations -- views::"])),
     ("races", "every kernel and variant, interpreted on every kind of device: no races, right \
@@ -137,19 +138,21 @@ const HEAP: &[&str] = &[
 ];
 
 /// The random runs, in the test profile, which checks every invariant: operations of the allocator
-/// in each case, and calls of a random program.
-const RANDOM: &[&str] =
-    &["LAPIDARY_OPS=40000000 LAPIDARY_CALLS=30000 --test memory -- alloc_model:: random::"];
+/// in each case, long random programs, and many trainings.
+const RANDOM: &[&str] = &[
+    "LAPIDARY_OPS=40000000 LAPIDARY_STEPS=30000 --test memory -- alloc_model:: random::random_",
+    "LAPIDARY_PROGRAMS=300 --test memory -- random::training::",
+];
 
-/// The random programs, with faults at every call. With four and a half kinds of them, the steps
-/// are ten million in all. Hand-overs pass memory from one share to another, where the search for
+/// The random programs, with faults at every call. With eight kinds of them, the steps are ten
+/// million in all. Hand-overs pass memory from one share to another, where the search for
 /// bytes of other shares goes on. The last has jobs with random peaks and priorities on one device.
 ///
 /// A debug build would take more than an hour for the trainings, in which every call of the driver
 /// fails in every way. So an optimized one runs them, with the assertions of a debug build.
 const PRESSURE: &[&str] = &[
-    "LAPIDARY_STEPS=2250000 --test memory -- pressure:: --skip pressure::training::",
-    "LAPIDARY_STEPS=2250000 CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true --release --test memory \
+    "LAPIDARY_PROGRAMS=2500 --test memory -- pressure:: --skip pressure::training::",
+    "LAPIDARY_PROGRAMS=2500 CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true --release --test memory \
         -- pressure::training::",
     "LAPIDARY_HAND_OVERS=100000 --test memory -- shares::isolation",
     "LAPIDARY_HAND_OVERS=100000 --test device -- isolation::kernels_with_wrong",
