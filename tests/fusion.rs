@@ -1,6 +1,4 @@
 //! Fusion: a fused kernel gives what its parts give, in one dispatch.
-//!
-//! `LAPIDARY_SEED` runs one random program; `LAPIDARY_CALLS` makes all programs longer.
 
 mod broad;
 mod counts;

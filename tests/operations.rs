@@ -10,6 +10,7 @@ mod ops_matmul;
 mod ops_nn;
 mod ops_reduce;
 mod optim;
+mod programs;
 mod races;
 mod torch;
 mod views;

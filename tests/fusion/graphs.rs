@@ -1,7 +1,6 @@
 //! Random expressions with and without fusion, on the simulation and on a real adapter: all bits
 //! are the same.
 
-use fastrand::Rng;
 use half::{bf16, f16};
 use lapidary::adapter::AdapterKind;
 use lapidary::sim::SimOptions;
@@ -10,6 +9,7 @@ use lapidary::{DType, Gpu, Result, Tensor, diagnostics::FusedKernel};
 use crate::common::rows;
 use crate::common::scattered::Place;
 use crate::fusion::{interpreted, options, simulated};
+use crate::programs::{self, Dice, Name, Program};
 
 /// Most tensors that a program holds.
 const HELD: usize = 9;
@@ -41,21 +41,6 @@ type Unary = fn(&Tensor) -> Result<Tensor>;
 /// The operations that are rows.
 const UNARY: &[(&str, Unary)] = lapidary::unary_methods!(unary);
 
-/// Prints how to run the program again if it fails.
-struct Seed(u64);
-
-impl Drop for Seed {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("run it again with LAPIDARY_SEED={}", self.0);
-        }
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
 /// The operations of a program.
 #[derive(Clone, Copy, PartialEq)]
 enum Mix {
@@ -67,20 +52,22 @@ enum Mix {
 }
 
 /// The same program on several devices.
-struct World {
-    rng: Rng,
-    gpus: Vec<Gpu>,
+struct World<'a> {
+    program: &'a Program,
+    /// The dice of this step.
+    rng: Dice,
+    gpus: &'a [Gpu],
     /// One tensor for each device.
-    held: Vec<Vec<Tensor>>,
+    held: Vec<(Name, Vec<Tensor>)>,
     /// Most elements along an axis.
     most: usize,
     mix: Mix,
 }
 
-impl World {
+impl World<'_> {
     fn shape(&mut self) -> Vec<usize> {
         let dims = [1, 2, 3, 4, 8, self.most];
-        let dim = |rng: &mut Rng| dims[rng.usize(..dims.len())];
+        let dim = |rng: &mut Dice| dims[rng.usize(..dims.len())];
         (0..self.rng.usize(0..4))
             .map(|_| dim(&mut self.rng))
             .collect()
@@ -143,7 +130,15 @@ impl World {
     }
 
     fn pick(&mut self) -> Vec<Tensor> {
-        self.held[self.rng.usize(..self.held.len())].clone()
+        let at = self.pick_at();
+        let ((step, number), tensors) = &self.held[at];
+        self.program.say(format_args!(" t{step}.{number}"));
+        tensors.clone()
+    }
+
+    fn pick_at(&mut self) -> usize {
+        let named = (0..).zip(&self.held).map(|(at, (name, _))| (*name, at));
+        programs::pick(&mut self.rng, named).expect("it holds three at least")
     }
 
     /// One call, and its result on all devices. An impossible call gives none.
@@ -186,6 +181,7 @@ impl World {
             86..91 => {
                 let y = self.partner(&x);
                 let op = self.rng.u32(0..7);
+                self.program.say(format_args!(", in place by {op}"));
                 both(&x, &y, |x, y| in_place(op, x, y).map(|()| x.clone()));
                 None
             }
@@ -259,10 +255,14 @@ impl World {
         match self.rng.usize(..ops.len() + 1) {
             0 if self.mix != Mix::Exact => each(x, signed),
             0 => None,
-            op => match *ops[op - 1] {
-                ("signbit", call) => each(&each(x, signed)?, call),
-                (_, call) => each(x, call),
-            },
+            op => {
+                let (name, call) = ops[op - 1];
+                self.program.say(format_args!(".{name}"));
+                match *name {
+                    "signbit" => each(&each(x, signed)?, call),
+                    _ => each(x, call),
+                }
+            }
         }
     }
 
@@ -317,25 +317,34 @@ impl World {
         }
     }
 
-    fn run(&mut self, calls: u64) {
-        for _ in 0..3 {
+    fn hold(&mut self, name: Name, made: Vec<Tensor>) {
+        let (step, number) = name;
+        self.program
+            .say(format_args!(" => t{step}.{number} {}", made[0]));
+        match self.held.len() < 3 || self.held.len() < HELD && self.rng.u32(0..3) > 0 {
+            true => self.held.push((name, made)),
+            false => {
+                let place = self.pick_at();
+                self.held[place] = (name, made);
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        for number in 0..3 {
             let made = self.tensor().expect("room");
-            self.held.push(made);
+            self.hold((0, number), made);
         }
-        for _ in 0..calls {
-            let Some(made) = self.call() else { continue };
-            if made[0].len() > 16 * self.most * self.most {
-                continue;
-            }
-            match self.held.len() < HELD && self.rng.u32(0..3) > 0 {
-                true => self.held.push(made),
-                false => {
-                    let place = self.rng.usize(..self.held.len());
-                    self.held[place] = made;
-                }
+        for &step in &self.program.steps {
+            self.rng = self.program.dice(step);
+            self.program.say(format_args!("\n{step:6}"));
+            let most = 16 * self.most * self.most;
+            if let Some(made) = self.call().filter(|made| made[0].len() <= most) {
+                self.hold((step, 0), made);
             }
         }
-        for x in &self.held {
+        self.program.say(format_args!("\n"));
+        for (_, x) in &self.held {
             self.compare(x);
         }
     }
@@ -464,27 +473,17 @@ impl Elements {
 
 /// Runs `programs` programs with `calls` calls each on these devices.
 fn check(gpus: &[Gpu], programs: u64, calls: u64, most: usize, mix: Mix) {
-    let run = |seed: u64| {
-        let _seed = Seed(seed);
+    programs::check(programs, calls, |program| {
         let mut world = World {
-            rng: Rng::with_seed(seed),
-            gpus: gpus.to_vec(),
+            program,
+            rng: program.dice(0),
+            gpus,
             held: Vec::new(),
             most,
             mix,
         };
-        world.run(number("LAPIDARY_CALLS").unwrap_or(calls));
-    };
-    match number("LAPIDARY_SEED") {
-        Some(seed) => run(seed),
-        None => (0..programs).for_each(run),
-    }
-}
-
-/// The number of programs. An adapter compiles a few dozen kernels for each. Long runs set a larger
-/// number.
-fn programs(programs: u64) -> u64 {
-    number("LAPIDARY_PROGRAMS").unwrap_or(programs)
+        world.run();
+    });
 }
 
 /// A device without fusion, and one with fusion.
@@ -496,9 +495,7 @@ fn pair(device: SimOptions) -> Vec<Gpu> {
 
 #[test]
 fn thousands_of_random_expressions_are_the_same_to_the_bit() {
-    // A long run has twice as many as on an adapter.
-    let programs = 2 * programs(150);
-    check(&pair(SimOptions::default()), programs, 60, 5, Mix::All);
+    check(&pair(SimOptions::default()), 300, 60, 5, Mix::All);
 }
 
 #[test]
@@ -511,17 +508,17 @@ fn expressions_before_and_after_reductions_and_norms_are_the_same_too() {
             has("// How `x` is computed.") && has("// What is computed from `y`.")
         };
         let around = kernels.iter().filter(is_around).count();
-        let is_common = 10 * around > kernels.len() || number("LAPIDARY_SEED").is_some();
+        let is_common = 10 * around > kernels.len() || std::env::var("LAPIDARY_SEED").is_ok();
         assert!(is_common, "{around} of {}", kernels.len());
     };
-    check(&pair(SimOptions::default()), programs(50), 5);
+    check(&pair(SimOptions::default()), 50, 5);
     let narrow = SimOptions {
         max_binding_bytes: 256,
         ..SimOptions::default()
     };
-    check(&pair(narrow), programs(20), 8);
+    check(&pair(narrow), 20, 8);
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, programs(4), 16);
+    check(&gpus, 4, 16);
 }
 
 #[test]
@@ -558,13 +555,13 @@ fn little_memory_changes_nothing() {
 #[test]
 fn on_an_adapter_exact_operations_stay_exact() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, programs(8), 60, 12, Mix::Exact);
+    check(&gpus, 8, 60, 12, Mix::Exact);
 }
 
 #[test]
 fn on_an_adapter_everything_is_the_same_to_the_bit() {
     let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, programs(12), 60, 24, Mix::All);
+    check(&gpus, 12, 60, 24, Mix::All);
 }
 
 #[test]
