@@ -52,6 +52,7 @@ mod ping_pong;
 mod plain;
 #[path = "device/pressure.rs"]
 mod pressure;
+mod programs;
 // Metal does not count the bytes that it hands out.
 #[cfg(not(target_vendor = "apple"))]
 #[path = "device/refusals.rs"]

@@ -7,6 +7,7 @@ use lapidary::{Budget, Buffer, DType, Error, Gpu, Kernel, Options, Residency, Re
 
 use super::app::App;
 use super::tenant::Tenant;
+use crate::programs::number;
 
 const MIB: u64 = 1 << 20;
 
@@ -196,7 +197,6 @@ fn check(words: &[u32], tenant: &Tenant, when: &str) {
 /// the seed.
 #[test]
 fn kernels_with_wrong_indices_find_no_bytes_of_other_shares() -> Result<()> {
-    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let seed = number("LAPIDARY_SEED").unwrap_or_else(|| fastrand::u64(..));
     let hand_overs = number("LAPIDARY_HAND_OVERS").unwrap_or(1200);
     for maps in [false, true] {

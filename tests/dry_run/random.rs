@@ -1,27 +1,37 @@
 //! Random programs: what a dry run finds is what then happens.
 
-use fastrand::Rng;
+use std::cell::Cell;
+
 use lapidary::stats::DryRun;
 use lapidary::{Budget, DType, Gpu, Result, Tensor};
 
 use super::{Timing, check_timed, gpu, gpu_with};
+use crate::programs::{self, Dice, Name, Program};
 
 /// Calls of a program, and tensors that it holds.
-const CALLS: usize = 200;
+const CALLS: u64 = 200;
 const HELD: usize = 16;
 
-type Call = fn(&mut Program<'_>) -> Result<Option<Tensor>>;
+type Call = fn(&mut World<'_>) -> Result<Option<Tensor>>;
 
-struct Program<'a> {
+struct World<'a> {
     gpu: &'a Gpu,
-    rng: Rng,
-    held: Vec<Tensor>,
+    program: &'a Program,
+    rng: Dice,
+    held: Vec<(Name, Tensor)>,
 }
 
-impl Program<'_> {
+impl World<'_> {
+    fn pick_at(&mut self) -> usize {
+        let named = (0..).zip(&self.held).map(|(at, (name, _))| (*name, at));
+        programs::pick(&mut self.rng, named).expect("it holds two at least")
+    }
+
     fn pick(&mut self) -> Tensor {
-        let index = self.rng.usize(..self.held.len());
-        self.held[index].clone()
+        let at = self.pick_at();
+        let ((step, number), tensor) = &self.held[at];
+        self.program.say(format_args!(" t{step}.{number}"));
+        tensor.clone()
     }
 
     /// A matrix of some KiB to some MiB.
@@ -32,12 +42,15 @@ impl Program<'_> {
             .rand_uniform(&[rows, columns], -1.0, 1.0, seed, DType::F32)
     }
 
-    fn hold(&mut self, tensor: Tensor) {
+    fn hold(&mut self, name: Name, tensor: Tensor) {
         if self.held.len() == HELD {
-            let index = self.rng.usize(..HELD);
-            self.held.swap_remove(index);
+            let at = self.pick_at();
+            self.held.swap_remove(at);
         }
-        self.held.push(tensor);
+        let (step, number) = name;
+        self.program
+            .say(format_args!(" => t{step}.{number} {tensor}"));
+        self.held.push((name, tensor));
     }
 }
 
@@ -89,8 +102,8 @@ const ALL: &[(&str, Call)] = &[
     }),
     ("drop", |p| {
         if p.held.len() > 2 {
-            let index = p.rng.usize(..p.held.len());
-            p.held.swap_remove(index);
+            let at = p.pick_at();
+            p.held.swap_remove(at);
         }
         Ok(None)
     }),
@@ -100,62 +113,66 @@ const ALL: &[(&str, Call)] = &[
     ("trim", |p| p.gpu.memory().trim(0).map(|_| None)),
 ];
 
-/// The program of a seed, with some tensors that it finds.
-fn run(gpu: &Gpu, seed: u64, found: &[Tensor]) -> Result<Vec<Tensor>> {
-    let mut program = Program {
+/// Runs a program with some tensors that it finds.
+fn run(gpu: &Gpu, program: &Program, found: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut world = World {
         gpu,
-        rng: Rng::with_seed(seed),
-        held: found.to_vec(),
+        program,
+        rng: program.dice(0),
+        held: (1..).map(|at| (0, at)).zip(found.iter().cloned()).collect(),
     };
-    let first = program.fresh()?;
-    program.hold(first);
-    for _ in 0..CALLS {
-        let (_, call) = ALL[program.rng.usize(..ALL.len())];
-        if let Some(made) = call(&mut program)? {
+    let first = world.fresh()?;
+    world.hold((0, 0), first);
+    for &step in &program.steps {
+        world.rng = program.dice(step);
+        let (name, call) = ALL[world.rng.usize(..ALL.len())];
+        program.say(format_args!("\n{step:6} {name}"));
+        if let Some(made) = call(&mut world)? {
             // Small, so that products of products do not grow without end.
             let rows = made.shape()[0].min(1024);
             let columns = made.shape()[1].min(1024);
             let made = made.narrow(0, 0, rows)?.narrow(1, 0, columns)?;
-            program.hold(made);
+            world.hold((step, 0), made);
         }
     }
-    Ok(program.held)
+    program.say(format_args!("\n"));
+    Ok(world.held.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
-#[track_caller]
-fn check_random<T>(gpu: &Gpu, seed: u64, program: impl Fn(&Gpu) -> Result<T>) -> DryRun {
-    check_timed(gpu, &format!("seed {seed}"), Timing::Matters, program)
+fn check(gpu: &Gpu, program: &Program, found: &[Tensor]) -> DryRun {
+    let what = format!("seed {}", program.seed);
+    check_timed(gpu, &what, Timing::Matters, |gpu| run(gpu, program, found))
 }
 
 #[test]
 fn random_programs_take_what_their_dry_runs_found() {
-    for seed in 0..6 {
-        let gpu = gpu();
-        check_random(&gpu, seed, |gpu| run(gpu, seed, &[]));
-    }
+    programs::check(6, CALLS, |program| {
+        check(&gpu(), program, &[]);
+    });
 }
 
 #[test]
 fn random_programs_on_tensors_of_the_device_take_what_their_dry_runs_found() {
-    for seed in 100..103 {
+    programs::check_from(100, 3, CALLS, |program| {
         let gpu = gpu();
-        let found = run(&gpu, seed, &[]).unwrap();
-        check_random(&gpu, seed, |gpu| run(gpu, seed + 1000, &found));
-    }
+        let found: Vec<Tensor> = run(&gpu, program, &[]).unwrap();
+        check(&gpu, program, &found);
+    });
 }
 
 #[test]
 fn random_programs_within_a_budget_evict_what_their_dry_runs_found() {
-    let (mut evicted_bytes, mut slab_bytes, mut has_heap) = (0, 0, false);
-    for seed in 200..204 {
+    let [evicted_bytes, slab_bytes] = [const { Cell::new(0) }; 2];
+    let has_heap = Cell::new(false);
+    programs::check_from(200, 4, CALLS, |program| {
         // To a heap in the host's memory, where the device can address one, and as usual.
-        let gpu = gpu_with((seed % 2 == 1).then_some(true));
+        let gpu = gpu_with((program.seed % 2 == 1).then_some(true));
         gpu.memory().set_budget(Budget::device(24 << 20)).unwrap();
-        let dry = check_random(&gpu, seed, |gpu| run(gpu, seed, &[]));
-        evicted_bytes += dry.evicted_bytes;
-        slab_bytes += dry.peak_host_slab_bytes;
-        has_heap |= gpu.caps().host_heap;
-    }
-    assert!(evicted_bytes > 0);
-    assert_eq!(slab_bytes > 0, has_heap);
+        let dry = check(&gpu, program, &[]);
+        evicted_bytes.set(evicted_bytes.get() + dry.evicted_bytes);
+        slab_bytes.set(slab_bytes.get() + dry.peak_host_slab_bytes);
+        has_heap.set(has_heap.get() || gpu.caps().host_heap);
+    });
+    assert!(evicted_bytes.get() > 0);
+    assert_eq!(slab_bytes.get() > 0, has_heap.get());
 }
