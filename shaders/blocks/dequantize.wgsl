@@ -1,22 +1,22 @@
-// Writes the elements of blocks one after the other. One invocation writes one vec4. Rows consist
-// of whole blocks, so the elements follow one another as the blocks do.
+// Writes the elements of blocks one after the other. One invocation writes a group of 32. Rows
+// consist of whole blocks, so the elements follow one another as the blocks do.
 
 struct Params {
-  // Elements of y, and the first byte of w.
-  elements: u32,
+  // Groups of y, and the first byte of w.
+  count: u32,
   start: u32,
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-  let first = 4u * (id.x + id.y * groups.x * 64u);
-  if (first >= p.elements) { return; }
-  let group = first / 32u;
-  let g = group % ${groups}u;
-  let at = p.start + group / ${groups}u * ${bytes}u;
-  let j = (first / 4u) & 7u;
-  let by = affine(at, g, j >> 2u);
-  y_put4(first, worth(quants(at, g, j), by));
+  let number = id.x + id.y * groups.x * 64u;
+  if (number >= p.count) { return; }
+  let g = number % ${groups}u;
+  let at = p.start + number / ${groups}u * ${bytes}u;
+  $group
+  //% for j in 0..8
+  y_put4(32u * number + ${4 * j}u, worth(q_${j}, by_${j / 4}));
+  //% end
 }
 
 // A sum of exact products is rounded once. If a product may not be exact, it is rounded once.

@@ -51,13 +51,10 @@ fn main(
     //% for c in 0..4
     {
       let at = w_${c} + block;
+      $group
       //% for h in 0..2
-      //%   for j in 0..4
-      let q_${h}_${j} = quants(at, g, ${4 * h + j}u);
-      //%   end
-      let by_${h} = affine(at, g, ${h}u);
       //%   for r in 0..rows
-      let sum_${r}_${h} = total(q_${h}_0 * x_${r}_${h}_0 + q_${h}_1 * x_${r}_${h}_1 + q_${h}_2 * x_${r}_${h}_2 + q_${h}_3 * x_${r}_${h}_3);
+      let sum_${r}_${h} = total(q_${4 * h} * x_${r}_${h}_0 + q_${4 * h + 1} * x_${r}_${h}_1 + q_${4 * h + 2} * x_${r}_${h}_2 + q_${4 * h + 3} * x_${r}_${h}_3);
       //%     if has_offset
       acc_${r}[${c}] += by_${h}.x * sum_${r}_${h} + by_${h}.y * total_${r}_${h};
       //%     else

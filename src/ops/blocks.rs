@@ -18,6 +18,7 @@ use super::text::Text;
 use crate::file_formats::BlockFormat;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
 use lapidary_core::{Caps, DType, Error, Result, adapter::AdapterKind};
 
@@ -61,7 +62,7 @@ static BLOCK_PRODUCT: BuiltInKernel = BuiltInKernel {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct Widening {
-    elements: u32,
+    count: u32,
     start: u32,
 }
 
@@ -153,12 +154,12 @@ impl Blocks {
     #[track_caller]
     fn dequantize_rows(&self, first: usize, count: usize) -> Result<Tensor> {
         let result = Tensor::output(&self.bytes.engine, &[count, self.k], DType::F32)?;
-        let elements = result.len();
-        if elements == 0 {
+        let count = result.len() / GROUP;
+        if count == 0 {
             return Ok(result);
         }
         let params = Widening {
-            elements: elements as u32,
+            count: count as u32,
             start: (self.bytes.layout.offset + first * self.row_bytes()) as u32,
         };
         let form = Form {
@@ -168,7 +169,7 @@ impl Blocks {
             has_subgroups: false,
         };
         let args = [self.arg(), arg(&result, true)];
-        let groups = groups(result.engine.caps(), (elements as u64).div_ceil(4), 64);
+        let groups = groups(result.engine.caps(), count as u64, 64);
         let launch = Launch::new(&DEQUANTIZE_BLOCKS, form.pack(), args, &params, groups);
         result.engine.launch(launch)?;
         Ok(result)
@@ -275,12 +276,18 @@ impl Blocks {
     }
 }
 
-/// The functions of a format.
-fn format_text(format: BlockFormat) -> Text {
-    let name = format.name();
+/// The text of a kernel, with what reads a group of this format in the place of `$group`.
+fn text_with(format: BlockFormat, skeleton: &str) -> String {
+    let mut group = String::new();
+    push_sections(&mut group, FORMATS, &[format.name()]);
+    skeleton.replace("$group", &group)
+}
+
+/// The text, behind the functions that the format calls.
+fn behind_functions(format: BlockFormat, text: String) -> Cow<'static, str> {
     let is_of_k = matches!(format, BlockFormat::Q4K | BlockFormat::Q5K);
-    let names = ["words", name, "of_k"];
-    Text::new().sections(FORMATS, &names[..2 + usize::from(is_of_k)])
+    let names = &["functions", "of_k"][..1 + usize::from(is_of_k)];
+    Text::new().sections(FORMATS, names).line(text).done()
 }
 
 fn numbers(format: BlockFormat) -> [(&'static str, u32); 2] {
@@ -292,21 +299,23 @@ fn numbers(format: BlockFormat) -> [(&'static str, u32); 2] {
 
 fn dequantize_text(variant: &Variant) -> Cow<'static, str> {
     let Form { format, .. } = Form::unpack(variant.code);
-    let skeleton = Skeleton::new(DEQUANTIZE).numbers(numbers(format));
+    let skeleton = text_with(format, DEQUANTIZE);
+    let skeleton = Skeleton::new(&skeleton).numbers(numbers(format));
     let text = skeleton.numbers([("zero", format.zero())]).fill();
-    format_text(format).line(text).done()
+    behind_functions(format, text)
 }
 
 fn product_text(variant: &Variant) -> Cow<'static, str> {
     let form = Form::unpack(variant.code);
-    let text = Skeleton::new(PRODUCT)
+    let skeleton = text_with(form.format, PRODUCT);
+    let text = Skeleton::new(&skeleton)
         .numbers(numbers(form.format))
         .numbers([("rows", form.rows.into()), ("lanes", form.lanes.into())])
         .with("subgroups", form.has_subgroups)
         .with("has_offset", form.format != BlockFormat::Q8_0)
         .with("vec4s", variant.vec4s >> 2 & 1 == 1)
         .fill();
-    format_text(form.format).line(text).done()
+    behind_functions(form.format, text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The reference kernels of blocks: each block is decoded on the host.
 
-use super::{Form, Product, Widening};
+use super::{Form, GROUP, Product, Widening};
 use crate::file_formats::BlockFormat;
 use lapidary_core::internal::ReferenceCall;
 
@@ -10,7 +10,7 @@ pub(crate) fn dequantize(call: &mut ReferenceCall) {
     let values = decoded(
         format,
         &call.operands[0][p.start as usize..],
-        p.elements as usize,
+        GROUP * p.count as usize,
     );
     for (at, value) in values.into_iter().enumerate() {
         call.put_f32(1, at, value);
