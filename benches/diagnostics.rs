@@ -42,7 +42,7 @@ impl Network {
         let scores = hidden.matmul(second)?.softmax(1)?;
         let error = (&scores - 0.1)?;
         let of_second = hidden.t()?.matmul(&error)?;
-        let back = (error.matmul(&second.t()?)? * hidden.gt_scalar(0)?.cast(DType::F32)?)?;
+        let back = (error.matmul(&second.t()?)? * hidden.gt(0)?.cast(DType::F32)?)?;
         let of_first = self.images.t()?.matmul(&back)?;
         second.sub_(&(of_second * 1e-3)?)?;
         first.sub_(&(of_first * 1e-3)?)?;

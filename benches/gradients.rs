@@ -84,9 +84,7 @@ impl Network {
         let share = 1.0 / self.x.shape()[0] as f64;
         let by_logits =
             ((logits.softmax(1)? - self.labels.one_hot(self.classes, DType::F32)?)? * share)?;
-        let by_h = by_logits
-            .matmul(&w2.t()?)?
-            .masked_fill(&h.le_scalar(0.0)?, 0.0)?;
+        let by_h = by_logits.matmul(&w2.t()?)?.masked_fill(&h.le(0.0)?, 0.0)?;
         let gradients = [
             (w1, self.x.t()?.matmul(&by_h)?),
             (w2, h.t()?.matmul(&by_logits)?),

@@ -165,7 +165,7 @@ fn operands() -> Result<Operands> {
     let gpu = Gpu::open(Options::from_env()?)?;
     let matrix = |seed| gpu.rand_normal(&SHAPE, 0.0, 1.0, seed, DType::F32);
     let (a, b) = (matrix(1)?, matrix(2)?);
-    let mask = a.gt_scalar(0.0)?;
+    let mask = a.gt(0.0)?;
     let reversed: Vec<u32> = (0..ROWS as u32).rev().collect();
     let order = gpu.tensor(&reversed, &[ROWS])?;
     // Spread over the columns; some values occur several times in a row.

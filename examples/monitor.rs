@@ -122,11 +122,11 @@ fn step(gpu: &Gpu, layers: &[Layer], shown: Tensor) -> Result<()> {
     let mut gradient = ((&kept[layers.len()] - &kept[0])? * per_element)?;
     for layer in layers.iter().rev() {
         let Some(y) = kept.pop() else { break };
-        let passed = (gradient * y.gt_scalar(0.0)?.cast(DType::F32)?)?;
+        let passed = (gradient * y.gt(0.0)?.cast(DType::F32)?)?;
         let x = &kept[kept.len() - 1];
         let of_weight = x.t()?.matmul(&passed)?.named("gradients");
         gradient = passed.matmul(&layer.weight.t()?)?.named("gradients");
-        layer.velocity.mul_scalar_(0.9)?;
+        layer.velocity.mul_(0.9)?;
         layer.velocity.add_(&of_weight)?;
         layer.weight.sub_(&(&layer.velocity * 0.01)?)?;
     }

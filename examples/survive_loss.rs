@@ -194,7 +194,7 @@ impl Job {
             hidden.t()?.matmul(&excess)?,
         ];
         for (at, gradient) in gradients.iter().enumerate() {
-            self.velocities[at].mul_scalar_(MOMENTUM)?;
+            self.velocities[at].mul_(MOMENTUM)?;
             self.velocities[at].add_(gradient)?;
             self.weights[at].sub_(&(&self.velocities[at] * RATE)?)?;
         }

@@ -53,8 +53,8 @@
 pub use crate::file_formats::BlockFormat;
 pub use crate::kernel::KernelBackward;
 pub use crate::ops::{
-    Activation, Causal, Choice, ClassLoss, Conv, ConvTranspose, Epilogue, PadMode, Pool, Quantized,
-    Reduction, Scalar, ScatterReduce, Weight,
+    Activation, Causal, ClassLoss, Conv, ConvTranspose, Epilogue, PadMode, Pool, Quantized,
+    Reduction, Scalar, ScatterReduce, TensorOrNumber, Weight,
 };
 
 #[doc = include_str!("operations/activations.md")]

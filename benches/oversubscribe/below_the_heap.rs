@@ -79,7 +79,7 @@ fn passes(budget_bytes: Option<u64>) -> Result<(Duration, Duration, u64)> {
 fn pass(gpu: &Gpu, tensors: &[Tensor]) -> Result<()> {
     for tensor in tensors {
         for _ in 0..CHANGES {
-            tensor.add_scalar_(1.0)?;
+            tensor.add_(1.0)?;
         }
     }
     gpu.finish()

@@ -287,7 +287,7 @@ impl Network {
         let hidden = (self.images.matmul(first)? + first_bias)?.relu()?;
         let outputs = (hidden.matmul(second)? + second_bias)?;
         let of_outputs = ((outputs.softmax(-1)? - &self.classes)? * (1.0 / BATCH as f32))?;
-        let mask = hidden.gt_scalar(0.0)?.cast(DType::F32)?;
+        let mask = hidden.gt(0.0)?.cast(DType::F32)?;
         let of_hidden = (of_outputs.matmul(&second.t()?)? * mask)?;
         let gradients = [
             self.images.t()?.matmul(&of_hidden)?,

@@ -79,7 +79,7 @@ fn simulate(gpu: &Gpu, open: &Tensor) -> lapidary::Result<Tensor> {
     let open = shifted(open, 0)?;
     for step in 0..STEPS {
         let push = 0.15 * (TAU * step as f32 / PERIOD).cos();
-        now.narrow(1, PADDLE, 1)?.add_scalar_(push)?;
+        now.narrow(1, PADDLE, 1)?.add_(push)?;
 
         // The four neighbours of all points: views of the same memory, shifted by an element or a
         // row.

@@ -59,7 +59,7 @@ impl Block {
     /// The gradient of the input, and those of the matrices.
     fn backward(&self, x: &Tensor, hidden: &Tensor, of_y: &Tensor) -> Result<[Tensor; 3]> {
         let of_down = hidden.t()?.matmul(of_y)?.named("gradient");
-        let mask = hidden.gt_scalar(0.0)?.cast(DType::F32)?;
+        let mask = hidden.gt(0.0)?.cast(DType::F32)?;
         let of_hidden = (of_y.matmul(&self.down.t()?)? * mask)?;
         let of_up = x.t()?.matmul(&of_hidden)?.named("gradient");
         let of_x = (of_y + of_hidden.matmul(&self.up.t()?)?)?;
@@ -71,7 +71,7 @@ impl Block {
             (&self.up, &self.up_velocity, of_up),
             (&self.down, &self.down_velocity, of_down),
         ] {
-            velocity.mul_scalar_(MOMENTUM)?;
+            velocity.mul_(MOMENTUM)?;
             velocity.add_(gradient)?;
             value.sub_(&(velocity * RATE)?)?;
         }

@@ -188,7 +188,7 @@ fn operations_of_one_name_differ_in_the_scalars_that_they_read() {
 fn operations_of_one_name_share_a_valid_shader() {
     let made = kernels(DType::F32, |x| {
         let (a, row, column) = (&x[0], &x[1], &x[2]);
-        Ok(vec![a.lerp_scalar(row, 0.25)?.lerp(column, row)?])
+        Ok(vec![a.lerp(row, 0.25)?.lerp(column, row)?])
     });
     for (name, shader) in made {
         assert_eq!(name, "lerp(lerp(a, b, s0), c, b)");

@@ -46,11 +46,7 @@ impl Sum {
         // Slices of one tensor, such as queries, keys and values, overwrite nothing but zeros.
         let is_compared = self.layouts.len() < MOST_COMPARED;
         let is_apart = is_compared && self.layouts.iter().all(|part| are_apart(part, layout));
-        let write = if is_apart {
-            Tensor::copy_
-        } else {
-            Tensor::add_
-        };
+        let write = if is_apart { Tensor::copy_ } else { add };
         spread(parts, layout, grad, write)?;
         if is_compared {
             self.layouts.push(layout.clone());
@@ -95,7 +91,7 @@ pub(super) fn add_at_once(
     if !is_whole || !total.is_whole_storage() {
         return Ok(false);
     }
-    spread(total, layout, grad, Tensor::add_)?;
+    spread(total, layout, grad, add)?;
     Ok(true)
 }
 
@@ -140,6 +136,10 @@ fn in_shape_of(node: &Node, layout: &Layout, grad: &Tensor) -> Result<Option<Ten
     grad.permute(&axes)?.reshape(&node.layout.shape).map(Some)
 }
 
+fn add(elements: &Tensor, grad: &Tensor) -> Result<()> {
+    elements.add_(grad)
+}
+
 /// Puts a gradient at the elements that the layout names, by `write`, which copies or adds. The
 /// layout has no broadcasts.
 fn spread(
@@ -160,7 +160,7 @@ fn spread(
     for index in 0..layout.shape[axis as usize] as isize {
         let (part, grad) = (layout.select(axis, index)?, grad.select(axis, index)?);
         // The first position writes, the others add: none may overwrite another one.
-        let write = if index == 0 { write } else { Tensor::add_ };
+        let write = if index == 0 { write } else { add };
         spread(elements, &part, &grad, write)?;
     }
     Ok(())

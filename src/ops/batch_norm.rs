@@ -69,8 +69,8 @@ impl Tensor {
     /// # fn demo(x: &Tensor, weight: &Tensor, bias: &Tensor, running_mean: &Tensor,
     /// #     running_variance: &Tensor) -> lapidary::Result<()> {
     /// let [y, mean, variance] = x.batch_norm_train(Some(weight), Some(bias), 1e-5)?;
-    /// running_mean.lerp_scalar_(&mean, 0.1)?; // PyTorch's momentum of 0.1
-    /// running_variance.lerp_scalar_(&variance, 0.1)?;
+    /// running_mean.lerp_(&mean, 0.1)?; // PyTorch's momentum of 0.1
+    /// running_variance.lerp_(&variance, 0.1)?;
     /// # Ok(()) }
     /// ```
     ///

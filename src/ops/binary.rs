@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use super::elementwise::element::Element;
 use super::elementwise::{self, Code, Fetch, Input};
 use super::operation::{as_float, kernels, same_dtype};
-use super::scalar::Scalar;
+use super::scalar::{Scalar, TensorOrNumber};
 use crate::ops::unary::UnaryOp;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
@@ -198,30 +198,39 @@ impl Tensor {
         Ok([value.bits(op.name(), self.dtype)?])
     }
 
-    /// Raises every element to the power of one number, for all numbers, as [`pow`](Tensor::pow).
-    /// For floats, the powers 2, 1/2, -1/2 and -1 are as exact as [`square`](Tensor::square),
-    /// [`sqrt`](Tensor::sqrt), [`rsqrt`](Tensor::rsqrt) and [`recip`](Tensor::recip).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::DType`](crate::Error::DType) for a bool tensor, or for an exponent that its type
-    /// cannot hold.
+    /// The operation with a tensor or a number on the right.
     #[track_caller]
-    pub fn pow_scalar(&self, exponent: impl Into<Scalar>) -> Result<Tensor> {
-        let _method = MadeFor::method("pow_scalar");
-        let exponent = exponent.into();
-        let op = match exponent.as_f64() {
-            _ if !self.dtype.is_float() || matches!(exponent, Scalar::Bool(_)) => None,
+    fn binary_of(&self, op: BinaryOp, other: TensorOrNumber<'_>) -> Result<Tensor> {
+        match other {
+            TensorOrNumber::Tensor(other) => self.binary(op, other),
+            TensorOrNumber::Number(value) => match self.power(op, value) {
+                Some(op) => self.unary(op),
+                None => self.with_scalar(op, value),
+            },
+        }
+    }
+
+    #[track_caller]
+    fn binary_in_place_of(&self, op: BinaryOp, other: TensorOrNumber<'_>) -> Result<()> {
+        match other {
+            TensorOrNumber::Tensor(other) => self.binary_in_place(op, other, &[]),
+            TensorOrNumber::Number(value) => match self.power(op, value) {
+                Some(op) => self.unary_in_place(op, [0, 0]),
+                None => self.scalar_in_place(op, value),
+            },
+        }
+    }
+
+    /// The operation that is a power of floats by this number, and more exact.
+    fn power(&self, op: BinaryOp, exponent: Scalar) -> Option<UnaryOp> {
+        match exponent.as_f64() {
+            _ if op != BinaryOp::Pow || !self.dtype.is_float() => None,
+            _ if matches!(exponent, Scalar::Bool(_)) => None,
             2.0 => Some(UnaryOp::Square),
             0.5 => Some(UnaryOp::Sqrt),
             -0.5 => Some(UnaryOp::Rsqrt),
             -1.0 => Some(UnaryOp::Recip),
             _ => None,
-        };
-        let made = match op {
-            Some(op) => self.unary(op),
-            None => self.with_scalar(BinaryOp::Pow, exponent),
-        };
-        made.called("pow_scalar")
+        }
     }
 }

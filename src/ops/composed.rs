@@ -59,7 +59,7 @@ impl Tensor {
     pub fn is_pos_inf(&self) -> Result<Tensor> {
         let _method = MadeFor::method("is_pos_inf");
         check_float("is_pos_inf", self)?;
-        self.eq_scalar(f32::INFINITY)
+        self.eq(f32::INFINITY)
     }
 
     /// Whether each element is -∞, as a bool tensor, for floats: `x == -∞`.
@@ -72,7 +72,7 @@ impl Tensor {
     pub fn is_neg_inf(&self) -> Result<Tensor> {
         let _method = MadeFor::method("is_neg_inf");
         check_float("is_neg_inf", self)?;
-        self.eq_scalar(f32::NEG_INFINITY)
+        self.eq(f32::NEG_INFINITY)
     }
 
     /// Replaces NaN by `nan`, ∞ by `pos_inf` and -∞ by `neg_inf`, for floats. Without the last two,
@@ -169,7 +169,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let _method = MadeFor::method("threshold");
         Takes::Numbers.check("threshold", self.dtype)?;
-        let below = self.le_scalar(threshold).called("threshold")?;
+        let below = self.le(threshold).called("threshold")?;
         self.masked_fill(&below, value).called("threshold")
     }
 
@@ -182,7 +182,7 @@ impl Tensor {
     pub fn hardshrink(&self, lambda: f32) -> Result<Tensor> {
         let _method = MadeFor::method("hardshrink");
         check_float("hardshrink", self)?;
-        self.masked_fill(&self.abs()?.le_scalar(lambda)?, 0.0)
+        self.masked_fill(&self.abs()?.le(lambda)?, 0.0)
     }
 
     /// Moves `x` towards 0 by `lambda`, at most to 0, for floats: `x - clamp(x, -lambda, lambda)`.
@@ -246,7 +246,7 @@ impl Tensor {
     /// The same with a weight that broadcasts.
     #[track_caller]
     fn prelu_by(&self, weight: &Tensor) -> Result<Tensor> {
-        self.gt_scalar(0)?.where_(self, &self.mul(weight)?)
+        self.gt(0)?.where_(self, &self.mul(weight)?)
     }
 
     /// The first half of an axis times the [`sigmoid`](Tensor::sigmoid) of the second, for floats.

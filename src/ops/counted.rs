@@ -27,7 +27,7 @@ impl Tensor {
     ///
     /// ```no_run
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let positive = x.masked_select(&x.gt_scalar(0)?)?; // x[x > 0]
+    /// let positive = x.masked_select(&x.gt(0)?)?; // x[x > 0]
     /// # Ok(()) }
     /// ```
     ///
@@ -65,7 +65,7 @@ impl Tensor {
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let positive = x.masked_select_first(&x.gt_scalar(0)?, 16)?;
+    /// let positive = x.masked_select_first(&x.gt(0)?, 16)?;
     /// # Ok(()) }
     /// ```
     ///
@@ -89,7 +89,7 @@ impl Tensor {
     ///
     /// ```no_run
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let places = x.gt_scalar(0)?.nonzero()?;
+    /// let places = x.gt(0)?.nonzero()?;
     /// let [rows, columns] = &places.unbind(1)?[..] else { return Ok(()) };
     /// # Ok(()) }
     /// ```
@@ -123,7 +123,7 @@ impl Tensor {
     fn counted_nonzero(&self) -> Result<(Tensor, Tensor)> {
         let is_counted = match self.dtype {
             DType::Bool => self.clone(),
-            _ => self.ne_scalar(0)?,
+            _ => self.ne(0)?,
         };
         Ok((self.clone(), is_counted.flatten()?.cumsum(0)?))
     }
@@ -302,8 +302,8 @@ fn places_of_all_axes(x: &Tensor, ends: &Tensor, count: usize) -> Result<Tensor>
     let mut columns = Vec::with_capacity(x.rank());
     for &size in x.shape().iter().skip(1).rev() {
         // A tensor has fewer elements than 2³².
-        columns.push(left.rem_scalar(size as u32)?);
-        left = left.floor_divide_scalar(size as u32)?;
+        columns.push(left.rem(size as u32)?);
+        left = left.floor_divide(size as u32)?;
     }
     columns.push(left);
     let columns: Vec<&Tensor> = columns.iter().rev().collect();

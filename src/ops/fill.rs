@@ -177,7 +177,7 @@ pub(crate) fn linspace(
         [0.0_f32.to_bits(), 1.0_f32.to_bits()],
     )?;
     let from_end = (gaps - &from_start)?;
-    let is_first_half = from_start.lt_scalar(0.5 * gaps)?;
+    let is_first_half = from_start.lt(0.5 * gaps)?;
     let ahead = ((&from_start * step)? + start)?;
     let back = (end - (from_end * step)?)?;
     is_first_half.where_(&ahead, &back)?.cast(dtype)

@@ -340,8 +340,8 @@ impl Named {
         for (_, size, index) in self.indices.iter().rev() {
             // Negative indices become large numbers past the axis.
             let index = index.cast(DType::U32)?;
-            let exists = index.lt_scalar(of_size(self.operation, *size)?)?;
-            let place = index.mul_scalar(of_size(self.operation, step)?)?;
+            let exists = index.lt(of_size(self.operation, *size)?)?;
+            let place = index.mul(of_size(self.operation, step)?)?;
             sum = Some(match sum {
                 None => (place, exists),
                 Some((place_after, exists_after)) => {

@@ -213,7 +213,7 @@ impl Tensor {
         let flat = indices.flatten()?;
         // The gradient skips indices outside of the table. A table has fewer rows than 2³².
         let places = flat.cast(DType::U32)?;
-        let learned = places.masked_fill(&places.eq_scalar(row as u32)?, u32::MAX)?;
+        let learned = places.masked_fill(&places.eq(row as u32)?, u32::MAX)?;
         let mut shape = indices.layout.shape.clone();
         shape.extend_from_slice(&self.layout.shape[1..]);
         let rows = self.index_select_recorded(0, &flat, &learned);

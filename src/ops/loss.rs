@@ -180,8 +180,8 @@ impl Tensor {
     /// The binary cross entropy of each element.
     #[track_caller]
     fn unlikelihood(&self, target: &Tensor) -> Result<Tensor> {
-        let yes = self.log()?.maximum_scalar(-100)?;
-        let no = self.neg()?.log1p()?.maximum_scalar(-100)?;
+        let yes = self.log()?.maximum(-100)?;
+        let no = self.neg()?.log1p()?.maximum(-100)?;
         let likelihood = target.mul(&yes)?.add(&(1.0 - target)?.mul(&no)?)?;
         likelihood.neg()
     }
@@ -241,7 +241,7 @@ impl Tensor {
         let yes = self.log_sigmoid()?;
         let yes = match positive_weight {
             None => yes,
-            Some(weight) => yes.mul(&target.mul(&(weight - 1.0)?)?.add_scalar(1)?)?,
+            Some(weight) => yes.mul(&target.mul(&(weight - 1.0)?)?.add(1)?)?,
         };
         (1.0 - target)?.mul(self)?.sub(&yes)
     }
@@ -284,8 +284,8 @@ fn likelihood(
 pub(super) fn counted(targets: &Tensor, ignore: Option<i64>) -> Result<Option<Tensor>> {
     match (word(targets, ignore), targets.dtype) {
         (None, _) => Ok(None),
-        (Some(ignore), DType::I32) => targets.ne_scalar(ignore as i32).map(Some),
-        (Some(ignore), _) => targets.ne_scalar(ignore).map(Some),
+        (Some(ignore), DType::I32) => targets.ne(ignore as i32).map(Some),
+        (Some(ignore), _) => targets.ne(ignore).map(Some),
     }
 }
 

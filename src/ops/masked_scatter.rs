@@ -35,10 +35,10 @@ impl Tensor {
         let shape = self.check_masked_scatter(mask, source)?;
         let mask = mask.broadcast_to(&shape)?;
         // Before the first one the place is past any source.
-        let places = mask.flatten()?.cumsum(0)?.sub_scalar(1)?;
+        let places = mask.flatten()?.cumsum(0)?.sub(1)?;
         let source = source.flatten()?;
         let values = source.index_select(0, &places)?.reshape(&shape)?;
-        let is_there = places.lt_scalar(source.len() as u32)?.reshape(&shape)?;
+        let is_there = places.lt(source.len() as u32)?.reshape(&shape)?;
         let is_replaced = mask.logical_and(&is_there)?;
         is_replaced.where_(&values, &self.broadcast_to(&shape)?)
     }

@@ -99,9 +99,8 @@ pub use pool::Pool;
 pub use quantized::Quantized;
 #[cfg(feature = "safetensors")]
 pub(crate) use quantized::quantizing;
-pub use scalar::Scalar;
+pub use scalar::{Scalar, TensorOrNumber};
 pub use scatter::ScatterReduce;
-pub use select::Choice;
 pub(crate) use unary::unary_table;
 pub use unary::{UNARY_ROWS, UnaryRow};
 pub use weight::Weight;

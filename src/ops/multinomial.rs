@@ -76,13 +76,13 @@ fn with_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tensor>
     let drawn = rand_uniform(&weights.engine, &shape, 0.0, 1.0, seed, DType::F32)?;
     let drawn = drawn.mul(&sums.narrow(-1, last - 1, 1)?)?;
     let found = sums.search_sorted(&drawn, true)?;
-    let found = found.minimum_scalar(last as u32 - 1)?;
+    let found = found.minimum(last as u32 - 1)?;
     // Sums are rounded in blocks, so one may rise at a weight of 0. Then the last index before it
     // with a weight counts. It is found by its number among those with a weight.
-    let numbers = weights.gt_scalar(0)?.cumsum(-1)?;
+    let numbers = weights.gt(0)?.cumsum(-1)?;
     let number = numbers.gather(-1, &found)?;
     let found = numbers.search_sorted(&number, false)?;
-    number.gt_scalar(0)?.where_(&found, NONE)
+    number.gt(0)?.where_(&found, NONE)
 }
 
 /// Divides each weight by its own exponentially distributed number. The largest quotients are
@@ -96,5 +96,5 @@ fn without_replacement(weights: &Tensor, count: usize, seed: u64) -> Result<Tens
     let evenly = evenly.clamp(2_f32.powi(-50), 1.0 - 2_f32.powi(-24))?;
     let exponential = evenly.neg()?.log1p()?.neg()?;
     let (keys, indices) = weights.div(&exponential)?.top_k(count, -1, true)?;
-    keys.gt_scalar(0)?.where_(&indices, NONE)
+    keys.gt(0)?.where_(&indices, NONE)
 }

@@ -104,7 +104,7 @@ impl Tensor {
         check_float(OPERATION, self)?;
         axis_or_number(OPERATION, axis, self.rank())?;
         let wide = self.cast(DType::F32)?;
-        let length = wide.norm_keepdim(&[axis], p)?.maximum_scalar(eps)?;
+        let length = wide.norm_keepdim(&[axis], p)?.maximum(eps)?;
         wide.div(&length)?.cast(self.dtype)
     }
 }

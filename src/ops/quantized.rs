@@ -134,8 +134,8 @@ impl Tensor {
     #[track_caller]
     fn quantize_groups(&self) -> Result<(Tensor, Tensor)> {
         let largest = self.abs()?.max_keepdim(&[2])?;
-        let is_tiny = largest.lt_scalar(MOST * f32::MIN_POSITIVE)?;
-        let scales = largest.div_scalar(MOST)?.masked_fill(&is_tiny, 0.0)?;
+        let is_tiny = largest.lt(MOST * f32::MIN_POSITIVE)?;
+        let scales = largest.div(MOST)?.masked_fill(&is_tiny, 0.0)?;
         let divisor = scales.masked_fill(&is_tiny, 1.0)?;
         let values = self.div(&divisor)?.round()?.cast(DType::I8)?;
         let scales = scales.reshape(&self.shape()[..2])?;

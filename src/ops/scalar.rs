@@ -1,5 +1,6 @@
 //! Plain numbers as operands.
 
+use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use half::{bf16, f16};
 
@@ -39,6 +40,33 @@ from!(
     f32 => Float, f64 => Float, f16 => Float, bf16 => Float, i32 => Int, i64 => Int, u32 => Int, u8 => Int,
     i8 => Int, bool => Bool
 );
+
+/// An operand: the elements of a tensor, or one number in their place. Both convert by `From`.
+///
+/// ```
+/// # fn demo(x: &lapidary::Tensor, y: &lapidary::Tensor) -> lapidary::Result<()> {
+/// let (larger, positive) = (x.maximum(y)?, x.maximum(0.0)?);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum TensorOrNumber<'a> {
+    /// The elements of a tensor.
+    Tensor(&'a Tensor),
+    /// The same number everywhere.
+    Number(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for TensorOrNumber<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        TensorOrNumber::Tensor(tensor)
+    }
+}
+
+impl<T: Into<Scalar>> From<T> for TensorOrNumber<'_> {
+    fn from(number: T) -> Self {
+        TensorOrNumber::Number(number.into())
+    }
+}
 
 impl Scalar {
     /// As a float, for arithmetic before the type is known.

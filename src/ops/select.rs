@@ -10,7 +10,7 @@ use super::elementwise::element::Element;
 use super::elementwise::{self, Input};
 use super::fill;
 use super::operation::{Takes, kernels, same_dtype};
-use super::scalar::Scalar;
+use super::scalar::{Scalar, TensorOrNumber};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
@@ -55,33 +55,6 @@ fn text(variant: &Variant) -> Cow<'static, str> {
     elementwise::text(variant, &ELEMENT)
 }
 
-/// An argument of [`where_`](Tensor::where_): the elements of a tensor, or one number. Both convert
-/// to it by `From`.
-///
-/// ```
-/// # use lapidary::operations::{Choice, Scalar};
-/// assert!(matches!(Choice::from(0.5), Choice::Number(Scalar::Float(0.5))));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub enum Choice<'a> {
-    /// The elements of a tensor.
-    Tensor(&'a Tensor),
-    /// The same number everywhere.
-    Number(Scalar),
-}
-
-impl<'a> From<&'a Tensor> for Choice<'a> {
-    fn from(tensor: &'a Tensor) -> Self {
-        Choice::Tensor(tensor)
-    }
-}
-
-impl<T: Into<Scalar>> From<T> for Choice<'_> {
-    fn from(number: T) -> Self {
-        Choice::Number(number.into())
-    }
-}
-
 impl Tensor {
     /// The element of `a` where `self`, a bool tensor, is true, else that of `b`. Either may be a
     /// number. The shapes broadcast. `a` and `b` have one type, which is the result's. Two numbers
@@ -90,7 +63,7 @@ impl Tensor {
     ///
     /// ```
     /// # fn demo(x: &lapidary::Tensor) -> lapidary::Result<()> {
-    /// let is_positive = x.gt_scalar(0)?;
+    /// let is_positive = x.gt(0)?;
     /// let leaky = is_positive.where_(x, &(x * 0.01)?)?;
     /// let step = is_positive.where_(1.0, 0.0)?;
     /// # Ok(()) }
@@ -102,22 +75,26 @@ impl Tensor {
     /// type, or if the other's type cannot hold a number. [`Error::Shape`](crate::Error::Shape) if
     /// the shapes do not broadcast. [`Error::Foreign`](crate::Error::Foreign).
     #[track_caller]
-    pub fn where_<'a>(&self, a: impl Into<Choice<'a>>, b: impl Into<Choice<'a>>) -> Result<Tensor> {
+    pub fn where_<'a>(
+        &self,
+        a: impl Into<TensorOrNumber<'a>>,
+        b: impl Into<TensorOrNumber<'a>>,
+    ) -> Result<Tensor> {
         let _method = MadeFor::method("where_");
         self.chosen(a.into(), b.into()).called("where_")
     }
 
     #[track_caller]
-    fn chosen(&self, a: Choice<'_>, b: Choice<'_>) -> Result<Tensor> {
+    fn chosen(&self, a: TensorOrNumber<'_>, b: TensorOrNumber<'_>) -> Result<Tensor> {
         Takes::Bools.check(OPERATION, self.dtype)?;
         match (a, b) {
-            (Choice::Tensor(a), Choice::Tensor(b)) => self.where_tensors(a, b),
-            (Choice::Number(a), Choice::Tensor(b)) => b.filled(OPERATION, self, a),
-            (Choice::Tensor(a), Choice::Number(b)) => {
+            (TensorOrNumber::Tensor(a), TensorOrNumber::Tensor(b)) => self.where_tensors(a, b),
+            (TensorOrNumber::Number(a), TensorOrNumber::Tensor(b)) => b.filled(OPERATION, self, a),
+            (TensorOrNumber::Tensor(a), TensorOrNumber::Number(b)) => {
                 self.same_engine(OPERATION, a)?;
                 a.filled(OPERATION, &self.logical_not()?, b)
             }
-            (Choice::Number(a), Choice::Number(b)) => {
+            (TensorOrNumber::Number(a), TensorOrNumber::Number(b)) => {
                 let dtype = match (a, b) {
                     (Scalar::Float(_), _) | (_, Scalar::Float(_)) => DType::F32,
                     (Scalar::Bool(_), Scalar::Bool(_)) => DType::Bool,

@@ -10,7 +10,7 @@ use super::binary::BinaryOp;
 use super::elementwise::element::Element;
 use super::elementwise::{self, Code, Input};
 use super::operation::{kernels, operations, same_dtype};
-use super::scalar::Scalar;
+use super::scalar::{Scalar, TensorOrNumber};
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use crate::tensor::layout::broadcast_shapes;
@@ -61,8 +61,8 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 /// # use lapidary::Tensor;
 /// # fn demo(x: &Tensor, mean: &Tensor, variance: &Tensor, by_x: &Tensor) -> lapidary::Result<()> {
 /// // A step of Adam, in place.
-/// mean.lerp_scalar_(by_x, 0.1)?;
-/// variance.mul_scalar_(0.999)?;
+/// mean.lerp_(by_x, 0.1)?;
+/// variance.mul_(0.999)?;
 /// variance.addcmul_(by_x, by_x, 0.001)?;
 /// x.addcdiv_(mean, &(variance.sqrt()? + 1e-8)?, -1e-3)?;
 /// # Ok(()) }
@@ -77,29 +77,26 @@ fn text(variant: &Variant) -> Cow<'static, str> {
 impl Tensor {
     /// `self + weight * (end - self)`, for floats. A weight of 0 gives `self`, a weight of 1 gives
     /// `end`. Weights outside of 0 to 1 extrapolate. NaN if `end - self` is infinite and its weight
-    /// is 0 or 1.
+    /// is 0 or 1. A weight that is a number stays an f32 if the tensors hold f16 or bf16.
     ///
     /// # Errors
     ///
     /// Those of all operations on three tensors.
     #[track_caller]
-    pub fn lerp(&self, end: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    pub fn lerp<'a>(&self, end: &Tensor, weight: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
         let _method = MadeFor::method("lerp");
-        self.ternary(TernaryOp::Lerp, [end, weight], 0)
+        match weight.into() {
+            TensorOrNumber::Tensor(weight) => self.ternary(TernaryOp::Lerp, [end, weight], 0),
+            TensorOrNumber::Number(weight) => self.lerp_by(end, weight.bits("lerp", DType::F32)?),
+        }
     }
 
-    /// [`lerp`](Tensor::lerp) with one weight.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
-    pub fn lerp_scalar(&self, end: &Tensor, weight: f32) -> Result<Tensor> {
-        let _method = MadeFor::method("lerp_scalar");
+    fn lerp_by(&self, end: &Tensor, weight: u32) -> Result<Tensor> {
         if self.is_tracked() || end.is_tracked() {
-            return self.lerp_scalar_recorded(end, weight);
+            return self.lerp_by_recorded(end, weight);
         }
-        (self.binary_with(BinaryOp::Lerp, end, &[weight.to_bits()])).called("lerp_scalar")
+        self.binary_with(BinaryOp::Lerp, end, &[weight])
     }
 
     /// `self + value * b * c`, for all numbers. For f16 and bf16 everything, including the value,
@@ -134,26 +131,25 @@ impl Tensor {
     ///
     /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
-    pub fn lerp_(&self, end: &Tensor, weight: &Tensor) -> Result<()> {
+    pub fn lerp_<'a>(&self, end: &Tensor, weight: impl Into<TensorOrNumber<'a>>) -> Result<()> {
         let _method = MadeFor::method("lerp_");
-        (self.ternary_in_place(TernaryOp::Lerp, [end, weight], 0)).called("lerp_")
+        let written = match weight.into() {
+            TensorOrNumber::Tensor(weight) => {
+                self.ternary_in_place(TernaryOp::Lerp, [end, weight], 0)
+            }
+            TensorOrNumber::Number(weight) => self.lerp_by_in_place(end, weight),
+        };
+        written.called("lerp_")
     }
 
-    /// [`lerp_scalar`](Tensor::lerp_scalar) in place.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`lerp`](Tensor::lerp).
     #[track_caller]
-    pub fn lerp_scalar_(&self, end: &Tensor, weight: f32) -> Result<()> {
-        let _method = MadeFor::method("lerp_scalar_");
+    fn lerp_by_in_place(&self, end: &Tensor, weight: Scalar) -> Result<()> {
+        let weight = weight.bits("lerp_", DType::F32)?;
         if self.records_write(&[end]) {
-            let old = &self.elements_before("lerp_scalar_")?;
-            let made = old.lerp_scalar(end, weight).called("lerp_scalar_")?;
-            return self.assign("lerp_scalar_", &made);
+            let made = self.elements_before("lerp_")?.lerp_by(end, weight)?;
+            return self.assign("lerp_", &made);
         }
-        let written = self.binary_in_place(BinaryOp::Lerp, end, &[weight.to_bits()]);
-        written.called("lerp_scalar_")
+        self.binary_in_place(BinaryOp::Lerp, end, &[weight])
     }
 
     /// [`addcmul`](Tensor::addcmul) in place. The other operands broadcast to the shape of `self`.

@@ -116,7 +116,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn unary_in_place(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<()> {
+    pub(super) fn unary_in_place(&self, op: UnaryOp, scalars: [u32; 2]) -> Result<()> {
         if op.row().of_integers(self.dtype) == Some(OfIntegers::Themselves) {
             return self.check_writable(op.name());
         }

@@ -145,16 +145,16 @@ impl LossScaler {
     pub fn update(&mut self) -> Result<()> {
         let _paused = Paused::new();
         let of = self.options;
-        let is_bad = self.checked_number("update")?.gt_scalar(0.0)?;
+        let is_bad = self.checked_number("update")?.gt(0.0)?;
         let good = (&self.good_steps + 1.0)?.masked_fill(&is_bad, 0.0)?;
-        let is_enough = good.ge_scalar(of.growth_interval as f32)?;
+        let is_enough = good.ge(of.growth_interval as f32)?;
         // A scale that would be infinite stays.
-        let may_grow = self.scale.le_scalar(f32::MAX / of.growth_factor)?;
+        let may_grow = self.scale.le(f32::MAX / of.growth_factor)?;
         let grown = (&self.scale * of.growth_factor)?;
         let grown = is_enough
             .logical_and(&may_grow)?
             .where_(&grown, &self.scale)?;
-        let lower = (&self.scale * of.backoff_factor)?.maximum_scalar(f32::MIN_POSITIVE)?;
+        let lower = (&self.scale * of.backoff_factor)?.maximum(f32::MIN_POSITIVE)?;
         self.scale.copy_(&is_bad.where_(&lower, &grown)?)?;
         self.good_steps.copy_(&good.masked_fill(&is_enough, 0.0)?)?;
         self.skipped_steps.add_(&is_bad.cast(DType::F32)?)?;

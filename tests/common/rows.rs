@@ -11,7 +11,8 @@ pub(crate) fn unary(method: &str) -> &'static UnaryRow {
 
 /// The row of a method on two tensors, or on a tensor and a number.
 pub(crate) fn binary(method: &str) -> &'static BinaryRow {
-    let name = method.trim_end_matches('_').trim_end_matches("_scalar");
+    let name = method.trim_end_matches(", a number");
+    let name = name.trim_end_matches('_');
     let row = BINARY_ROWS.iter().find(|row| row.name == name);
     row.unwrap_or_else(|| panic!("{method} has no row"))
 }

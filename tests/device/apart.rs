@@ -569,7 +569,7 @@ fn random_calls_at_sizes_that_share_slabs_give_what_the_host_computes() -> Resul
             };
             match rng.u32(..8) {
                 0 => {
-                    tensors[from].add_scalar_(1.0)?;
+                    tensors[from].add_(1.0)?;
                     values[from] += 1.0;
                 }
                 1 => tensors[from].evict().or_else(|error| match error {

@@ -54,11 +54,11 @@ impl Common<'_> {
             let evicted = *rng.choice(&[self.ones, self.sum, own]).expect("three");
             match rng.u32(..8) {
                 0 => {
-                    own.add_scalar_(1.0)?;
+                    own.add_(1.0)?;
                     value += 1;
                 }
                 1 => {
-                    self.sum.add_scalar_(1.0)?;
+                    self.sum.add_(1.0)?;
                     self.added.fetch_add(1, Ordering::Relaxed);
                 }
                 2 => match evicted.evict() {

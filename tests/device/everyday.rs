@@ -167,7 +167,7 @@ fn pieces(gpu: &Gpu) -> Result<()> {
 fn in_place(gpu: &Gpu) -> Result<()> {
     let (x, y, a, b) = pair(gpu)?;
     a.add_(&b)?;
-    a.mul_scalar_(2.0)?;
+    a.mul_(2.0)?;
     let mut expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| 2.0 * (x + y)).collect();
     assert_eq!(floats(&a), expected);
     a.narrow(1, 1, 3)?.fill_(7.0)?;

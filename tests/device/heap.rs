@@ -33,7 +33,7 @@ fn the_speed_of_the_heaps_link_is_measured_each_way() -> Result<()> {
     for _ in 0..4 {
         tensor.evict()?;
         assert_eq!(tensor.residency(), Residency::Host);
-        tensor.add_scalar_(1)?;
+        tensor.add_(1)?;
         gpu.finish()?;
     }
     let found = tensor.to_vec::<i32>()?;
@@ -52,7 +52,7 @@ fn the_speed_of_the_heaps_link_is_measured_each_way() -> Result<()> {
     if has_clock {
         gpu.kernels().time(true)?;
         tensor.evict()?;
-        tensor.add_scalar_(1)?;
+        tensor.add_(1)?;
         gpu.finish()?;
         assert!(!gpu.kernels().times()?.is_empty());
     }

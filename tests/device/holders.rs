@@ -48,7 +48,7 @@ impl Given {
         let x = ramp(&[6, 8])?;
         Ok(Given {
             across: ramp(&[8, 6])?.t()?,
-            shares: (&ramp(&[6, 8])? * 0.1)?.add_scalar(0.5)?,
+            shares: (&ramp(&[6, 8])? * 0.1)?.add(0.5)?,
             halves: x.cast(DType::F16)?,
             numbers: x.cast(DType::I32)?,
             indices: gpu.tensor(&[3_u32, 1, 0, 5, 2, 4], &[6])?,
@@ -140,7 +140,7 @@ fn run_elementwise(given: &Given) {
         &of.x / &of.shares;
         -&of.x;
         of.x.maximum(&of.across);
-        of.x.pow_scalar(2.0);
+        of.x.pow(2.0);
         of.x.gt(&of.across);
         of.numbers.remainder(&(&of.numbers + 5)?);
         of.x.clamp(-1.0, 1.0);
@@ -149,11 +149,11 @@ fn run_elementwise(given: &Given) {
         of.shares.log();
         of.x.leaky_relu(0.1);
         of.halves.sigmoid();
-        of.x.gt_scalar(0.0)?.where_(&of.x, &of.across);
-        of.x.masked_fill(&of.x.gt_scalar(0.0)?, 1.0);
-        of.x.copy()?.masked_fill_(&of.x.gt_scalar(0.0)?, 1.0);
+        of.x.gt(0.0)?.where_(&of.x, &of.across);
+        of.x.masked_fill(&of.x.gt(0.0)?, 1.0);
+        of.x.copy()?.masked_fill_(&of.x.gt(0.0)?, 1.0);
         of.x.copy()?.add_(&of.across);
-        of.x.copy()?.t()?.mul_scalar_(2.0);
+        of.x.copy()?.t()?.mul_(2.0);
         of.x.copy()?.fill_(2.0);
         of.x.copy()?.copy_(&of.across);
         of.across.contiguous();
@@ -196,7 +196,7 @@ fn run_reductions(given: &Given) {
         of.halves.norm(&[1], 2.0);
         of.x.logsumexp(&[0]);
         of.numbers.prod(&[0]);
-        of.x.gt_scalar(0.0)?.any(&[0]);
+        of.x.gt(0.0)?.any(&[0]);
         of.x.count_nonzero(&[1]);
         of.x.cumsum(0);
         of.halves.cumsum(1);
@@ -265,8 +265,8 @@ fn run_arrangements(given: &Given) {
         of.across.index(&[Some(&of.indices), None]);
         of.gpu.empty(&[3], DType::F32)?.copy()?.full_like(2);
         of.x.rand_normal_like(0.0, 1.0, 3);
-        of.x.gt_scalar(0)?.where_(&of.x, 0.5);
-        of.x.gt_scalar(0)?.where_(1, 0);
+        of.x.gt(0)?.where_(&of.x, 0.5);
+        of.x.gt(0)?.where_(1, 0);
         of.indices.exp();
         of.indices.atan2(&of.indices);
         of.x.sum_all()?.sort(0, true);
@@ -277,13 +277,13 @@ fn run_arrangements(given: &Given) {
         of.x.copy()?.index_put_(&[None, Some(&of.indices)], &of.across.narrow(0, 0, 6)?.narrow(1, 0, 1)?, true);
         of.halves.copy()?.scatter_reduce_(
             0, &of.indices.reshape(&[6, 1])?, &of.numbers.cast(DType::F16)?, ScatterReduce::Max, true);
-        of.x.masked_select(&of.x.gt_scalar(0)?);
-        of.x.masked_scatter(&of.x.gt_scalar(0)?, &of.across);
-        of.x.copy()?.masked_scatter_(&of.x.gt_scalar(0)?, &of.across);
-        of.x.index(&[Some(&of.x.gt_scalar(0)?)]);
+        of.x.masked_select(&of.x.gt(0)?);
+        of.x.masked_scatter(&of.x.gt(0)?, &of.across);
+        of.x.copy()?.masked_scatter_(&of.x.gt(0)?, &of.across);
+        of.x.index(&[Some(&of.x.gt(0)?)]);
         of.x.nonzero();
         pollster::block_on(of.x.nonzero_async());
-        pollster::block_on(of.x.masked_select_async(&of.x.gt_scalar(0)?));
+        pollster::block_on(of.x.masked_select_async(&of.x.gt(0)?));
         of.x.repeat_interleave_by(&of.indices, 0);
         pollster::block_on(of.x.repeat_interleave_by_async(&of.indices, 0));
         of.indices.one_hot(None, DType::F32);

@@ -54,7 +54,7 @@ fn a_large_tensor_is_computed_with_element_by_element() -> Result<()> {
     let row = gpu.arange(0, COLUMNS as i64, 1, DType::I32)?;
     let sum = (&(&x + &x)? + &row)?;
     check_spots(&sum, &SPOTS, |i| (2 * i + i % COLUMNS) as i32)?;
-    x.narrow(0, ROWS - 8, 8)?.mul_scalar_(-1)?;
+    x.narrow(0, ROWS - 8, 8)?.mul_(-1)?;
     let negative = (ROWS - 8) * COLUMNS;
     check_spots(&x, &[EDGE - 4, negative - 4, LEN - 8], |i| {
         if i < negative { i as i32 } else { -(i as i32) }

@@ -48,7 +48,7 @@ fn a_batch_has_more_parameters_than_a_page_of_uniforms() -> Result<()> {
     let x = gpu.zeros(&[7], DType::F32)?;
     let mut total = 0.0;
     for step in 0..2000 {
-        x.add_scalar_(step as f32)?;
+        x.add_(step as f32)?;
         total += step as f32;
     }
     assert_eq!(floats(&x), [total; 7]);

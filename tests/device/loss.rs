@@ -24,7 +24,7 @@ fn assert_all_lost(gpu: &Gpu, x: &Tensor) {
     assert_lost("matmul", x.matmul(x));
     assert_lost("sum", x.sum_all());
     assert_lost("contiguous", x.flip(&[0]).and_then(|x| x.contiguous()));
-    assert_lost("in place", x.add_scalar_(1.0));
+    assert_lost("in place", x.add_(1.0));
     assert_lost("write", x.write(&ramp(0, x.len())));
     assert_lost("force", x.force());
     assert_lost("read", pollster::block_on(x.to_vec_async::<f32>()));

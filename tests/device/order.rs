@@ -97,8 +97,8 @@ fn a_long_chain_in_place_runs_step_by_step() -> Result<()> {
     let gpu = gpu();
     let x = gpu.tensor(&[1_i32, 2, 3], &[3])?;
     for _ in 0..500 {
-        x.mul_scalar_(3)?;
-        x.add_scalar_(1)?;
+        x.mul_(3)?;
+        x.add_(1)?;
     }
     let step = |x: i32| (0..500).fold(x, |x, _| x.wrapping_mul(3).wrapping_add(1));
     assert_eq!(x.to_vec::<i32>()?, [1, 2, 3].map(step));

@@ -35,7 +35,7 @@ fn line(gpu: &Gpu) -> Result<()> {
     check("sum with itself, flipped", &a + &turned, |i| {
         x[i] + x[LEN - 1 - i]
     })?;
-    check("scalar", a.mul_scalar(3), |i| 3 * x[i])?;
+    check("scalar", a.mul(3), |i| 3 * x[i])?;
     check("scalar in front", 5 - &a, |i| 5 - x[i])?;
     check("negative", a.neg(), |i| -x[i])?;
     check("mask", a.lt(&b), |i| i32::from(x[i] < y[i]))?;

@@ -85,9 +85,9 @@ fn work(gpu: &Gpu) {
     let values: Vec<i32> = (0..LEN as i32).collect();
     let there_and_back = || {
         let up = gpu.tensor(&values, &[LEN])?;
-        let more = up.add_scalar(1)?;
+        let more = up.add(1)?;
         more.evict()?;
-        more.add_scalar(-1)?.to_vec::<i32>()
+        more.add(-1)?.to_vec::<i32>()
     };
     match there_and_back() {
         Ok(back) => assert_eq!(back, values),

@@ -170,7 +170,7 @@ fn a_buffer_of_the_app_is_a_tensor_without_a_copy() -> Result<()> {
     assert_eq!(gpu.memory().stats().imported_bytes.now, 4000);
     assert_eq!(gpu.memory().stats().live_bytes.now, 0);
     let sum = (&x + &x)?;
-    x.mul_scalar_(-1.0)?;
+    x.mul_(-1.0)?;
     let expected: Vec<f32> = ramp(0, 1000).iter().map(|x| 2.0 * x).collect();
     assert_eq!(floats(&sum), expected);
     gpu.flush()?;

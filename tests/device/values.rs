@@ -156,8 +156,8 @@ fn writes_in_place_are_seen_through_every_view() -> Result<()> {
     let gpu = gpu();
     let x = gpu.tensor(&ramp(0, 12), &[3, 4])?;
     let (rows, columns) = (x.narrow(0, 1, 2)?, x.t()?);
-    x.add_scalar_(100.0)?;
-    rows.mul_scalar_(2.0)?;
+    x.add_(100.0)?;
+    rows.mul_(2.0)?;
     x.slice(1, None, None, 2)?.fill_(0.0)?;
     let mut expected = ramp(100, 12);
     for value in &mut expected[4..] {
@@ -196,10 +196,7 @@ fn a_view_in_which_two_indices_name_one_element_is_not_written() -> Result<()> {
     let gpu = gpu();
     let x = gpu.zeros(&[3, 1], DType::F32)?;
     let broadcast = x.broadcast_to(&[3, 4])?;
-    assert!(matches!(
-        broadcast.add_scalar_(1.0),
-        Err(Error::Shape { .. })
-    ));
+    assert!(matches!(broadcast.add_(1.0), Err(Error::Shape { .. })));
     assert!(matches!(
         broadcast.write(&[1.0_f32; 12]),
         Err(Error::Shape { .. })

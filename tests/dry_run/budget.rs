@@ -77,7 +77,7 @@ fn an_upload_that_waits_leaves_the_rest_of_a_tiny_budget() {
             let x = gpu.tensor(&vec![1.0_f32; len], &[len]).unwrap();
             let program = |gpu: &Gpu, batch: usize| {
                 let made = gpu.ones(&[batch, 8 << 10], DType::F32)?;
-                Ok((made.add_scalar(1)?, &x + 1.0))
+                Ok((made.add(1)?, &x + 1.0))
             };
             let dry = gpu.dry_run(|gpu| program(gpu, 1)).unwrap();
             assert!(dry.fits(), "{kib} KiB, {len} elements:\n{dry}");

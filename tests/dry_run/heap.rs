@@ -110,7 +110,7 @@ fn rounds(gpu: &Gpu) -> Result<Vec<Tensor>> {
     for round in 0..3 {
         for (index, tensor) in tensors.iter().enumerate() {
             match (round + index) % 5 {
-                0 => tensor.add_scalar_(1)?,
+                0 => tensor.add_(1)?,
                 _ => (tensor + 1)?.force()?,
             }
         }
@@ -200,7 +200,7 @@ fn what_is_in_the_heap_before_lies_at_the_same_places() {
     .unwrap();
     let (dry, _) = check(&gpu, "again", |gpu| {
         for tensor in &tensors {
-            tensor.add_scalar_(1)?;
+            tensor.add_(1)?;
         }
         rounds(gpu)
     });

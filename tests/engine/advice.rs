@@ -102,7 +102,7 @@ fn what_nobody_uses_is_named_with_how_long() {
     let _cache = zeros(&gpu, 4 * MIB, "old results");
     let x = gpu.ones(&[16], DType::F32).unwrap();
     for _ in 0..1500 {
-        x.add_scalar_(1).unwrap();
+        x.add_(1).unwrap();
         x.force().unwrap();
     }
     let says = [
@@ -167,7 +167,7 @@ fn work_in_small_portions_is_noticed() {
     let (gpu, _) = open_alone(SimOptions::default());
     let x = gpu.ones(&[16], DType::F32).unwrap();
     for _ in 0..150 {
-        x.add_scalar_(1).unwrap();
+        x.add_(1).unwrap();
         x.to_vec::<f32>().unwrap();
     }
     check(&gpu, Topic::Flushing, &["fewer than 4 in each"]);

@@ -174,7 +174,7 @@ fn a_failure_ahead_of_need_concerns_the_tensor_alone() {
             gpu.backed(source, &[LEN], DType::F32).unwrap()
         })
         .collect();
-    let sums: Vec<Tensor> = weights.iter().map(|w| w.add_scalar(1).unwrap()).collect();
+    let sums: Vec<Tensor> = weights.iter().map(|w| w.add(1).unwrap()).collect();
     for (number, sum) in sums.iter().enumerate() {
         match sum.to_vec::<f32>() {
             Ok(values) => assert!(number != 2 && values == vec![1.0; LEN], "{number}"),
@@ -238,7 +238,7 @@ fn what_is_overwritten_first_is_not_read() {
             })
         })
         .collect();
-    let first = weights[0].add_scalar(1).unwrap();
+    let first = weights[0].add(1).unwrap();
     weights[1].write(&vec![5.0_f32; LEN]).unwrap();
     let all = sum(&gpu, &[first, weights[1].clone(), weights[2].clone()]);
     assert!(all.to_vec::<f32>().unwrap() == vec![8.0; LEN]);
@@ -330,18 +330,18 @@ fn what_is_written_after_it_was_read_ahead_gives_the_new_value() {
     let other = weight(&gpu, 1, |_| ());
     // In one queue: while `other` comes back, `written` is read ahead. The command that would use
     // it has no operand. Then it is written and evicted.
-    let first = other.add_scalar(1).unwrap();
+    let first = other.add(1).unwrap();
     let failed = (&bad.broadcast_to(&[large]).unwrap() + &written).unwrap();
     written.fill_(2).unwrap();
     let crowd: Vec<Tensor> = (0..8)
         .map(|number| gpu.full(&[large], number + 10, DType::F32).unwrap())
         .collect();
-    let mut sum = crowd[0].add_scalar(1).unwrap();
+    let mut sum = crowd[0].add(1).unwrap();
     for one in &crowd[1..] {
         sum = (&sum + one).unwrap();
     }
     drop(crowd);
-    let found = written.add_scalar(1).unwrap().to_vec::<f32>().unwrap();
+    let found = written.add(1).unwrap().to_vec::<f32>().unwrap();
     assert!(found.iter().all(|value| *value == 3.0));
     assert!(failed.to_vec::<f32>().is_err());
     drop((first, failed, sum, written, other, bad));

@@ -86,19 +86,18 @@ fn what_a_rematerializer_holds_may_talk_to_the_device_when_it_goes() {
     let rematerializer = |talks: Talks| {
         move |inputs: &[Tensor]| {
             let _ = &talks;
-            inputs[0].mul_scalar(2)
+            inputs[0].mul(2)
         }
     };
     check("the tensor goes", move |_, x, talks| {
-        let y = x.mul_scalar(2).unwrap();
+        let y = x.mul(2).unwrap();
         y.recompute_with(&[x], rematerializer(talks)).unwrap();
         drop(y);
     });
     check("another rematerializer comes", move |_, x, talks| {
-        let y = x.mul_scalar(2).unwrap();
+        let y = x.mul(2).unwrap();
         y.recompute_with(&[x], rematerializer(talks)).unwrap();
-        y.recompute_with(&[x], |inputs| inputs[0].mul_scalar(2))
-            .unwrap();
+        y.recompute_with(&[x], |inputs| inputs[0].mul(2)).unwrap();
     });
 }
 

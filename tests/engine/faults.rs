@@ -27,7 +27,7 @@ impl Known {
 fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
     let mut held = Vec::new();
     let x = Known(gpu.tensor(&numbers(0, 1000), &[1000])?, numbers(0, 1000));
-    let mut y = Known(x.0.add_scalar(5)?, numbers(5, 1000));
+    let mut y = Known(x.0.add(5)?, numbers(5, 1000));
     let early = y.0.to_vec_async::<f32>();
     let expected = y.1.clone();
     if y.0.write(&numbers(9, 1000)).is_ok() {
@@ -43,7 +43,7 @@ fn scenario(gpu: &Gpu, by: &Tensor) -> Result<Vec<Known>> {
         numbers(0, 110_000),
     );
     let abandoned = big.0.to_vec_async::<f32>();
-    if y.0.add_scalar_(1).is_ok() {
+    if y.0.add_(1).is_ok() {
         y.1.iter_mut().for_each(|value| *value += 1.0);
     }
     drop(abandoned);

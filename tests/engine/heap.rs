@@ -328,7 +328,7 @@ const USES: [Use; 7] = [
         sum.to_vec()
     },
     |tensor| {
-        tensor.add_scalar_(1)?;
+        tensor.add_(1)?;
         tensor.to_vec()
     },
     |tensor| {
@@ -578,7 +578,7 @@ fn blocks_that_are_used_while_they_go_on_to_the_disk_keep_their_bytes() {
         for round in 0..40_usize {
             // One is written, one is read, one is dropped, and a new one comes.
             let (written, read, dropped) = (7 * round % 96, 11 * round % 96, 13 * round % 96);
-            tensors[written].add_scalar_(1).unwrap();
+            tensors[written].add_(1).unwrap();
             expected[written] += 1.0;
             let found = tensors[read].to_vec::<f32>().unwrap();
             assert!(found == vec![expected[read]; LEN], "{round}");

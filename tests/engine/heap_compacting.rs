@@ -147,7 +147,7 @@ fn what_a_refused_batch_moves_in_the_heap_is_not_lost() {
                 // What was moved is read, written, restored and evicted again meanwhile.
                 let _ = small[1].0.to_vec::<f32>();
                 let sum = (&small[2].0 + &small[3].0).unwrap();
-                let _ = (sum.force(), small[4].0.add_scalar_(1), gpu.flush());
+                let _ = (sum.force(), small[4].0.add_(1), gpu.flush());
                 let _ = (sum.evict(), small[2].0.evict(), gpu.flush());
                 sim.disarm();
                 eprintln!("{parts} {nth} {repeat:?}");
@@ -211,7 +211,7 @@ fn a_heap_takes_what_has_room_whatever_was_in_it() {
             let index = rng.usize(..held.len().max(1));
             match (rng.u32(..10), held.get_mut(index)) {
                 (0, Some((tensor, number))) => {
-                    tensor.add_scalar_(1).unwrap();
+                    tensor.add_(1).unwrap();
                     *number += 1;
                 }
                 (1, Some((tensor, number))) => check(tensor, *number),

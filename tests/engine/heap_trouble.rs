@@ -288,8 +288,8 @@ fn pass_each_other(priority: i8, fault: Option<Fault>) {
     for round in 0..4 {
         let before = gpu.memory().stats();
         // One that was written leaves by a new move.
-        of_one[round].mul_scalar_(1).unwrap();
-        of_other[round].mul_scalar_(1).unwrap();
+        of_one[round].mul_(1).unwrap();
+        of_other[round].mul_(1).unwrap();
         let sums = (sum(&of_one), sum(&of_other));
         let flushed = gpu.flush();
         assert!(flushed.is_ok() || fault.is_some(), "{flushed:?}");
@@ -343,7 +343,7 @@ fn a_driver_refuses_slabs_of_the_host_at_first_and_later() {
             // A new budget asks the driver again.
             gpu.memory().set_budget(Budget::device(8 * MIB)).unwrap();
             for tensor in &tensors {
-                tensor.add_scalar_(0).unwrap();
+                tensor.add_(0).unwrap();
                 tensor.force().unwrap();
                 tensor.evict().unwrap();
             }

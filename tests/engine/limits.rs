@@ -328,7 +328,7 @@ fn staged_bytes_that_take_what_a_lowered_limit_keeps_for_reading_back_hold_up_no
 fn odd_program(gpu: &Gpu) -> Result<()> {
     let values: Vec<f32> = (0..600).map(|i| (i % 7) as f32).collect();
     let x = gpu.tensor(&values, &[20, 30])?;
-    let y = x.add_scalar(1.0)?.matmul(&x.t()?)?;
+    let y = x.add(1.0)?.matmul(&x.t()?)?;
     let at = |row: usize, column: usize| values[row * 30 + column];
     let dot = |i, j| (0..30).map(|k| (at(i, k) + 1.0) * at(j, k)).sum::<f32>();
     let expected: Vec<f32> = (0..400).map(|i| dot(i / 20, i % 20)).collect();

@@ -56,7 +56,7 @@ fn a_large_product_is_made_in_parts() {
     check(6 * 20 * 10 * 20 / 6, 6, product(&[6, 20, 10], &[6, 10, 20]));
     check(20 * 1000, 6, product(&[20, 100], &[6, 100, 10]));
     check(8 * 40 * 30 * 20 / 4, 4, |gpu| {
-        let integers = |shape| tensor(gpu, shape).mul_scalar(9.0)?.cast(DType::I32);
+        let integers = |shape| tensor(gpu, shape).mul(9.0)?.cast(DType::I32);
         integers(&[40, 30])?.matmul(&integers(&[30, 20])?)
     });
 }

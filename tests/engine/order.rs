@@ -33,7 +33,7 @@ fn a_read_sees_what_was_there_at_its_call() {
         let (gpu, sim) = open(options);
         let x = gpu.tensor(&numbers(0, 1000), &[1000]).unwrap();
         let first = x.to_vec_async::<f32>();
-        x.add_scalar_(1).unwrap();
+        x.add_(1).unwrap();
         let second = x.to_vec_async::<f32>();
         x.write(&numbers(500, 1000)).unwrap();
         let third = x.to_vec_async::<f32>();

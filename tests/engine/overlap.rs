@@ -70,10 +70,10 @@ fn recomputed(gpu: &Gpu, sim: &SimHandle, count: usize) -> (Vec<Tensor>, Seen) {
     let one = |index: usize| {
         let (seen, sim) = (seen.clone(), sim.clone());
         let value = (index + 1) as f32;
-        let tensor = zero.add_scalar(value).unwrap();
+        let tensor = zero.add(value).unwrap();
         let compute = move |inputs: &[Tensor]| {
             note(&seen, &sim);
-            inputs[0].add_scalar(value)
+            inputs[0].add(value)
         };
         tensor.recompute_with(&[&zero], compute).unwrap();
         tensor.evict().unwrap();

@@ -337,7 +337,7 @@ fn threads_finish_what_others_keep() {
                     let mut context = Context::from_waker(Waker::noop());
                     let mut kept = Vec::new();
                     for round in 0..30_usize {
-                        let y = x.add_scalar(round as f32).unwrap();
+                        let y = x.add(round as f32).unwrap();
                         let mut read = Box::pin(y.to_vec_async::<f32>());
                         let is_ready = read.as_mut().poll(&mut context).is_ready();
                         if !is_ready && (thread + round) % 3 > 0 {

@@ -33,11 +33,11 @@ fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
         sum.force().unwrap();
         let backed = gpu.backed(ramp(), &[64], DType::F32).unwrap();
         // Its submission finds the device lost.
-        let early = backed.add_scalar(1).unwrap().named("early");
+        let early = backed.add(1).unwrap().named("early");
         sim.arm(Fault::once(Site::Submit, 1, FaultKind::Lost));
         assert!(matches!(early.force(), Err(Error::DeviceLost { .. })));
         assert!(matches!(gpu.flush(), Err(Error::DeviceLost { .. })));
-        let late = kept.add_scalar(2);
+        let late = kept.add(2);
         assert!(matches!(late, Err(Error::DeviceLost { .. })));
 
         let recovered = gpu.reopen().unwrap();
@@ -64,7 +64,7 @@ fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
 fn work_that_had_not_begun_runs_on_the_new_device() {
     let (gpu, sim) = open(options());
     let backed = gpu.backed(ramp(), &[64], DType::F32).unwrap();
-    let later = backed.mul_scalar(2).unwrap();
+    let later = backed.mul(2).unwrap();
     gpu.notify_lost("pulled out");
     assert!(later.force().is_err());
     gpu.reopen().unwrap();

@@ -14,7 +14,7 @@ use crate::engine::{ended, numbers, open, open_alone, options};
 
 /// 2 x + 1, by two operations.
 pub(crate) fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
-    x.mul_scalar(2)?.add_scalar(1)
+    x.mul(2)?.add(1)
 }
 
 /// The same, with a rematerializer.
@@ -242,8 +242,7 @@ fn no_tensor_is_computed_from_itself() {
         // After `x` has changed, `z` cannot be computed from it any more. So `x` may be computed
         // from `z`.
         x.write(&numbers(7, 64)).unwrap();
-        x.recompute_with(&[&z], |inputs| inputs[0].add_scalar(0))
-            .unwrap();
+        x.recompute_with(&[&z], |inputs| inputs[0].add(0)).unwrap();
         let twice: Vec<f32> = expected(3).iter().map(|n| 2.0 * n + 1.0).collect();
         assert_eq!(z.to_vec::<f32>().unwrap(), twice);
         drop((x, y, z));
@@ -263,7 +262,7 @@ fn rematerializers_that_use_their_own_tensor_in_secret_fail() {
         z.recompute_with(&[&x], move |_| doubled(&own_y)).unwrap();
         y.evict().unwrap();
         z.evict().unwrap();
-        let error = y.add_scalar(1).unwrap().to_vec::<f32>().unwrap_err();
+        let error = y.add(1).unwrap().to_vec::<f32>().unwrap_err();
         assert!(error.to_string().contains("computed again"), "{error}");
         assert_eq!(gpu.memory().stats().queued, 0);
         assert!(y.to_vec::<f32>().is_err());
@@ -283,13 +282,13 @@ fn a_refusal_while_a_tensor_is_computed_again_fails_its_user_only() {
     for site in [Site::CreatePipeline, Site::Submit] {
         let (gpu, sim) = open(options());
         let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
-        let y = x.mul_scalar(2).unwrap();
+        let y = x.mul(2).unwrap();
         // With another kernel than the first time.
         y.recompute_with(&[&x], |inputs| inputs[0].add(&inputs[0]))
             .unwrap();
         y.evict().unwrap();
         sim.arm(Fault::once(site, 1, FaultKind::Invalid));
-        let user = y.sub_scalar(1).unwrap();
+        let user = y.sub(1).unwrap();
         assert!(user.to_vec::<f32>().is_err());
         assert_eq!(sim.counters().faults, 1);
         assert_eq!(y.residency(), Residency::Backed);
@@ -326,7 +325,7 @@ fn a_damaged_copy_on_disk_is_no_loss_where_there_is_a_rematerializer() {
         });
         let user = match is_read {
             true => y.clone(),
-            false => y.add_scalar(0).unwrap(),
+            false => y.add(0).unwrap(),
         };
         assert_eq!(user.to_vec::<f32>().unwrap(), expected(3));
         assert_eq!(y.to_vec::<f32>().unwrap(), expected(3));
@@ -363,7 +362,7 @@ fn what_is_computed_again_in_vain_is_not_for_ever() {
             let times = Arc::new(AtomicU32::new(0));
             let counted = times.clone();
             let x = gpu.tensor(&[1.0_f32], &[1]).unwrap();
-            let make = |x: &Tensor| x.broadcast_to(&[4 * MIB])?.add_scalar(1);
+            let make = |x: &Tensor| x.broadcast_to(&[4 * MIB])?.add(1);
             let b = make(&x).unwrap();
             b.recompute_with(&[&x], move |inputs| {
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -373,7 +372,7 @@ fn what_is_computed_again_in_vain_is_not_for_ever() {
             b.evict().unwrap();
             let pinned = gpu.zeros(&[8 * MIB], DType::F32).unwrap();
             let pin = pinned.pin().unwrap();
-            let c = b.add_scalar(1).unwrap();
+            let c = b.add(1).unwrap();
             let error = c.to_vec::<f32>().unwrap_err();
             assert!(matches!(error, Error::OutOfMemory(_)), "{error}");
             assert!(times.load(Ordering::Relaxed) <= 32);
@@ -408,7 +407,7 @@ fn what_fits_with_a_tensor_kept_fits_with_one_computed_again() {
                         held.swap_remove(random.usize(..held.len()));
                     }
                 }
-                let make = move |x: &Tensor| x.broadcast_to(&[len_b])?.add_scalar(1);
+                let make = move |x: &Tensor| x.broadcast_to(&[len_b])?.add(1);
                 let b = make(&x).unwrap();
                 if has_rematerializer {
                     b.recompute_with(&[&x], move |inputs| make(&inputs[0]))
@@ -447,8 +446,8 @@ fn two_that_need_each_others_room_are_evicted_in_turn() {
             let x = gpu.tensor(&[1.0_f32], &[1]).unwrap();
             // A result of 1 MiB with a temporary of 2 MiB.
             let make = |x: &Tensor| {
-                let by_way_of = x.broadcast_to(&[2 * MIB])?.add_scalar(1)?;
-                by_way_of.narrow(0, 0, MIB)?.add_scalar(1)
+                let by_way_of = x.broadcast_to(&[2 * MIB])?.add(1)?;
+                by_way_of.narrow(0, 0, MIB)?.add(1)
             };
             let pair = [0, 1].map(|_| {
                 let tensor = make(&x).unwrap();
@@ -489,7 +488,7 @@ fn rematerializers_end_where_every_submission_is_refused() {
                 repeat: Repeat::ForEver,
                 ..Fault::once(Site::Submit, 1, FaultKind::Invalid)
             });
-            let user = y.sub_scalar(1).unwrap();
+            let user = y.sub(1).unwrap();
             let error = user.to_vec::<f32>().unwrap_err();
             assert!(error.to_string().contains("submission"), "{error}");
             sim.disarm();

@@ -14,17 +14,17 @@ fn what_was_recorded_before_an_input_is_written_reads_what_was_there() {
     let writes: [Write; 4] = [
         |x| x.write(&numbers(100, 64)),
         |x| x.fill_(7),
-        |x| x.add_scalar_(1),
+        |x| x.add_(1),
         |x| x.add_(&x.sum(&[0])?.broadcast_to(&[64])?),
     ];
     for write in writes {
         let x = gpu.tensor(&numbers(3, 64), &[64]).unwrap();
         let y = rematerialized(&x);
         y.evict().unwrap();
-        let more = y.add_scalar(1).unwrap();
+        let more = y.add(1).unwrap();
         write(&x).unwrap();
         // Fusion joins both into one kernel, at the second one's place in the queue.
-        let most = more.add_scalar(1).unwrap();
+        let most = more.add(1).unwrap();
         let sums: Vec<f32> = expected(3).iter().map(|n| n + 2.0).collect();
         assert_eq!(most.to_vec::<f32>().unwrap(), sums);
     }
@@ -93,9 +93,9 @@ fn beside_a_write_that_waits(
     let pins: Vec<_> = hogs.iter().map(|hog| hog.pin().unwrap()).collect();
     write(&x).unwrap();
     gpu.flush().unwrap();
-    let early = (!late).then(|| y.add_scalar(1).unwrap());
+    let early = (!late).then(|| y.add(1).unwrap());
     between(&gpu, &y);
-    let z = early.unwrap_or_else(|| y.add_scalar(1).unwrap());
+    let z = early.unwrap_or_else(|| y.add(1).unwrap());
     gpu.flush().unwrap();
     drop((pins, hogs));
     let value = z.to_vec::<i32>().unwrap();
@@ -114,9 +114,9 @@ fn total(x: &Tensor) -> Tensor {
 /// Two rematerializers, of which one needs the other.
 fn twice_the_total(x: &Tensor) -> Tensor {
     let y = total(x);
-    let twice = y.mul_scalar(2).unwrap();
+    let twice = y.mul(2).unwrap();
     twice
-        .recompute_with(&[&y], |inputs| inputs[0].mul_scalar(2))
+        .recompute_with(&[&y], |inputs| inputs[0].mul(2))
         .unwrap();
     y.evict().unwrap();
     twice
@@ -126,7 +126,7 @@ fn twice_the_total(x: &Tensor) -> Tensor {
 fn total_of_more(x: &Tensor) -> Tensor {
     let more = |x: &Tensor| {
         let copy = x.copy()?;
-        copy.add_scalar_(2)?;
+        copy.add_(2)?;
         copy.flip(&[0])?.sum_all()
     };
     let y = more(x).unwrap();
@@ -139,7 +139,7 @@ fn total_of_more(x: &Tensor) -> Tensor {
 fn what_is_computed_again_beside_a_write_that_waits_reads_what_was_there() {
     type Write = fn(&Tensor) -> lapidary::Result<()>;
     let writes: [Write; 4] = [
-        |x| x.add_scalar_(96),
+        |x| x.add_(96),
         |x| x.narrow(0, 7, 9)?.fill_(3),
         |x| x.narrow(0, 4, 8)?.write(&[2; 8]),
         |x| x.add_(&x.sum_all()?.broadcast_to(&[8 << 10])?),
@@ -182,16 +182,16 @@ fn writes_and_reads(gpu: &Gpu, seed: u64) -> usize {
         let mut write_and_read = || -> lapidary::Result<()> {
             let len = random.choice([100, 2_000, 12_000]).unwrap();
             let x = gpu.full(&[len], round, DType::I32)?;
-            let y = x.mul_scalar(3)?;
-            y.recompute_with(&[&x], |inputs| inputs[0].mul_scalar(3))?;
+            let y = x.mul(3)?;
+            y.recompute_with(&[&x], |inputs| inputs[0].mul(3))?;
             y.evict()?;
             if random.bool() {
                 x.evict()?;
             }
             let hog = gpu.ones(&[random.usize(1..10_000)], DType::I32)?;
             let pin = random.bool().then(|| hog.pin());
-            x.add_scalar_(96)?;
-            let z = y.add_scalar(1)?;
+            x.add_(96)?;
+            let z = y.add(1)?;
             drop((pin, hog));
             let z = z.to_vec::<i32>().inspect(|_| got += 1);
             let wanted = |values: &[i32], wanted| values.iter().all(|value| *value == wanted);

@@ -11,7 +11,7 @@ fn many_calls_make_few_submissions() {
     let (gpu, sim) = open_apart(options());
     let mut x = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
     for _ in 0..256 {
-        x = x.add_scalar(1).unwrap();
+        x = x.add(1).unwrap();
     }
     assert_eq!(x.to_vec::<f32>().unwrap(), numbers(256, 64));
     let counters = sim.counters();
@@ -35,7 +35,7 @@ fn a_steady_loop_makes_nothing_after_three_rounds() {
         let mut made = Vec::new();
         for round in 0..10 {
             let x = gpu.tensor(&numbers(round, 100), &[100]).unwrap();
-            let y = weights.add(&x).unwrap().maximum_scalar(3).unwrap();
+            let y = weights.add(&x).unwrap().maximum(3).unwrap();
             let sums = y.sum(&[1]).unwrap();
             let (late, sums) = (y.to_vec_async::<f32>(), sums.to_vec::<f32>().unwrap());
             assert_eq!(sums.len(), 300);
@@ -159,7 +159,7 @@ fn a_result_that_took_over_its_operand_can_be_read_and_the_operands_reads_too() 
     let (gpu, sim) = open(options());
     let x = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
     let before = x.to_vec_async::<f32>();
-    let y = x.add_scalar(1).unwrap();
+    let y = x.add(1).unwrap();
     drop(x);
     assert_eq!(y.to_vec::<f32>().unwrap(), numbers(1, 64));
     assert_eq!(block_on(before).unwrap(), numbers(0, 64));
@@ -229,9 +229,9 @@ fn bind_groups_are_bounded_and_those_in_use_stay() {
     gpu.finish().unwrap();
     for (index, tensor) in tensors.iter().enumerate() {
         // One place needs one bind group.
-        tensor.add_scalar_(index as u32).unwrap();
+        tensor.add_(index as u32).unwrap();
         if index % 500 == 0 {
-            hot.add_scalar_(1).unwrap();
+            hot.add_(1).unwrap();
             gpu.flush().unwrap();
             assert!(gpu.memory().stats().bind_groups <= MOST);
             assert!(sim.counters().bind_groups_live <= MOST);
@@ -243,10 +243,10 @@ fn bind_groups_are_bounded_and_those_in_use_stay() {
     let made = sim.counters().calls(Site::CreateBindGroup);
     assert_eq!(made, MANY as u64 + 1, "the one in use was made anew");
     // The first ones were dropped from the cache, the last ones not. All still compute.
-    tensors[MANY - 1].add_scalar_(1).unwrap();
+    tensors[MANY - 1].add_(1).unwrap();
     gpu.flush().unwrap();
     assert_eq!(sim.counters().calls(Site::CreateBindGroup), made);
-    tensors[0].add_scalar_(1).unwrap();
+    tensors[0].add_(1).unwrap();
     gpu.flush().unwrap();
     assert_eq!(sim.counters().calls(Site::CreateBindGroup), made + 1);
     assert_eq!(hot.to_vec::<u32>().unwrap(), [MANY as u32 / 500; 4]);
@@ -273,7 +273,7 @@ fn what_found_no_room_has_taken_over_nothing() {
         tensor.force().unwrap();
     }
     // One kernel with two results, one of which could take over the block of `donor`.
-    let tripled = x.mul_scalar(3).unwrap();
+    let tripled = x.mul(3).unwrap();
     let sum = donor.add(&tripled).unwrap();
     drop(donor);
     assert!(matches!(sum.force(), Err(Error::OutOfMemory(_))));
@@ -290,7 +290,7 @@ fn what_could_not_be_compiled_has_taken_over_nothing() {
     let (gpu, sim) = open(options());
     let len = 1000;
     let [x, donor] = [0, 1].map(|start| gpu.tensor(&numbers(start, len), &[len]).unwrap());
-    let tripled = x.mul_scalar(3).unwrap();
+    let tripled = x.mul(3).unwrap();
     let sum = donor.add(&tripled).unwrap();
     drop(donor);
     // The fused kernel of both.

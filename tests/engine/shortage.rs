@@ -104,11 +104,7 @@ fn what_is_left_behind_keeps_its_place_in_the_order() {
         .copy()
         .unwrap();
     small.write(&numbers(50, 4)).unwrap();
-    let unrelated = gpu
-        .tensor(&numbers(3, 4), &[4])
-        .unwrap()
-        .add_scalar(1)
-        .unwrap();
+    let unrelated = gpu.tensor(&numbers(3, 4), &[4]).unwrap().add(1).unwrap();
     let after = small.to_vec_async::<f32>();
     assert_eq!(unrelated.to_vec::<f32>().unwrap(), numbers(4, 4));
     assert!(

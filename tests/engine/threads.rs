@@ -31,7 +31,7 @@ pub(crate) fn watched(test: impl FnOnce()) {
 fn work(gpu: &lapidary::Gpu, thread: usize, round: usize) -> (Tensor, Vec<f32>) {
     let start = thread * 1000 + round;
     let x = gpu.tensor(&numbers(start, 500), &[500]).unwrap();
-    let y = x.add_scalar(1).unwrap();
+    let y = x.add(1).unwrap();
     let read = x.to_vec_async::<f32>();
     drop(x);
     let z = y.add(&y.flip(&[0]).unwrap()).unwrap();
@@ -73,7 +73,7 @@ fn threads_compute_read_and_drop_on_one_gpu() {
                 // Tensors of other threads are read, changed and dropped here.
                 for (tensor, expected) in take {
                     assert_eq!(tensor.to_vec::<f32>().unwrap(), expected);
-                    tensor.add_scalar_(1).unwrap();
+                    tensor.add_(1).unwrap();
                 }
             });
             ended(gpu, &sim);

@@ -88,7 +88,7 @@ fn what_is_made_of_nothing_is_made_where_it_is_read() {
         |gpu, x| {
             let numbers = gpu.arange(0, 4096, 1, DType::I32)?.reshape(&[64, 64])?;
             let even = numbers.bitwise_and(&gpu.full(&[64, 64], 1, DType::I32)?)?;
-            let picked = even.eq_scalar(0)?.where_(&x[0], &x[1])?;
+            let picked = even.eq(0)?.where_(&x[0], &x[1])?;
             Ok(vec![(picked.sum(&[1])? + gpu.ones(&[64], DType::F32)?)?])
         },
         1,
@@ -125,7 +125,7 @@ fn what_is_computed_twice_is_computed_once() {
 fn casts_comparisons_and_choices_are_part_of_it() {
     check(
         |_, x| {
-            let large = x[0].gt_scalar(0.5)?;
+            let large = x[0].gt(0.5)?;
             let y = large.where_(&x[1].cast(DType::F16)?.cast(DType::F32)?, &x[2])?;
             Ok(vec![y.clamp(-1.0, 1.0)?])
         },

@@ -385,7 +385,7 @@ fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         19 => x.logaddexp(y),
         20 => x.logaddexp2(y),
         21 => x.gcd(y),
-        22 => x.lerp_scalar(y, 0.75),
+        22 => x.lerp(y, 0.75),
         23 => x.is_close(y, 0.5, 1.0, true),
         _ => x.ne(y),
     }
@@ -404,12 +404,12 @@ fn scalar(op: u32, value: i32, first: bool, x: &Tensor) -> Result<Tensor> {
         0 | 1 => x + value,
         2 => x - value,
         3 => x * value,
-        4 => x.maximum_scalar(value),
-        5 => x.minimum_scalar(value),
-        6 => x.gt_scalar(value),
-        7 => x.lt_scalar(value),
-        8 => x.eq_scalar(value),
-        9 => x.div_scalar(1 << (value % 4)),
+        4 => x.maximum(value),
+        5 => x.minimum(value),
+        6 => x.gt(value),
+        7 => x.lt(value),
+        8 => x.eq(value),
+        9 => x.div(1 << (value % 4)),
         _ => x.clamp(0, value),
     }
 }

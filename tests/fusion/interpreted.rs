@@ -52,12 +52,12 @@ fn results(x: &Tensor) -> Result<Vec<Tensor>> {
     let mut made = vec![
         before()?,
         (before()? * x)?,
-        before()?.cast(DType::F16)?.add_scalar(1.0)?,
+        before()?.cast(DType::F16)?.add(1.0)?,
     ];
     for axis in [0, last] {
         made.extend([
             before()?.sum(&[axis])?,
-            before()?.max(&[axis])?.mul_scalar(2.0)?,
+            before()?.max(&[axis])?.mul(2.0)?,
             before()?.argmax(axis)?,
             (before()?.sum_keepdim(&[axis])? * x)?,
             (before()?.softmax(axis)? * x)?,
@@ -90,7 +90,7 @@ fn a_fused_kernel_reads_nothing_past_the_end_of_a_view() {
             for (name, view) in VIEWS {
                 let [apart, fused] = [0, 1].map(|index| {
                     let x = gpus[index].arange(0.0, 64.0, 1.0, dtype)?;
-                    let x = x.reshape(&[8, 8])?.mul_scalar(0.25)?;
+                    let x = x.reshape(&[8, 8])?.mul(0.25)?;
                     x.force()?;
                     let made = results(&view(&x)?)?;
                     let read = |one: &Tensor| one.cast(DType::F32)?.to_vec::<f32>();

@@ -117,11 +117,11 @@ const CALLS: &[(&str, Call)] = &[
     ("vstack", |_, x| Tensor::vstack(&[&x.select(0, 1)?, x])),
     ("tensor_split", |_, x| Ok(x.tensor_split(3, 1)?.remove(0))),
     ("masked_scatter", |_, x| {
-        x.masked_scatter(&x.gt_scalar(0)?, &x.square()?)
+        x.masked_scatter(&x.gt(0)?, &x.square()?)
     }),
     ("masked_scatter_", |_, x| {
         let written = (x * 2.0)?;
-        written.masked_scatter_(&x.gt_scalar(0)?, &x.square()?)?;
+        written.masked_scatter_(&x.gt(0)?, &x.square()?)?;
         Ok(written)
     }),
     ("index by a mask", |gpu, x| {
@@ -188,10 +188,10 @@ fn composed_operations_have_gradients_of_short_floats_and_of_no_elements() -> Re
         ("diag", &[0], |_, x| x.diag(2)),
         ("outer", &[0], |_, x| x.outer(x)),
         ("masked_scatter", &[0, 2], |_, x| {
-            x.masked_scatter(&x.gt_scalar(0)?, x)
+            x.masked_scatter(&x.gt(0)?, x)
         }),
         ("index by a mask", &[0, 2], |_, x| {
-            x.index(&[Some(&x.gt_scalar(0)?)])
+            x.index(&[Some(&x.gt(0)?)])
         }),
         ("hstack", &[0], |_, x| Tensor::hstack(&[x, x])),
         ("conv_transpose2d", &[0, 2, 2, 2], |gpu, x| {

@@ -94,7 +94,7 @@ fn nothing_writes_to_what_a_function_of_the_app_returned() {
     let kernel = curve(&gpu).with_backward(&[], move |_| Ok(vec![("x", returned.clone())]));
     let through = |way: &str| -> lapidary::Result<Tensor> {
         match way {
-            "a parameter" => w.mul_scalar(2.0),
+            "a parameter" => w.mul(2.0),
             "a result" => {
                 let y = w.add(&x)?;
                 let returned = kept.clone();
@@ -200,7 +200,7 @@ fn a_checkpoint_computes_again_and_reaches_what_it_captured() {
     let [x, w] = [spread(6, -1.0, 1.0), spread(6, -1.0, 1.0)];
     check(&gpu, "a checkpoint", &[(&x, &[2, 3]), (&w, &[3, 2])], |x| {
         // What it captures depends on a parameter by itself.
-        let w = x[1].mul_scalar(2.0)?;
+        let w = x[1].mul(2.0)?;
         let y = x[0].exp()?;
         gpu.checkpoint(&[&y], move |inputs| inputs[0].matmul(&w)?.tanh()?.square())
     });
@@ -244,7 +244,7 @@ fn a_checkpoint_of_nothing_that_is_tracked_keeps_nothing() {
 fn a_write_to_what_a_checkpoint_passed_on_is_a_write_to_nothing_else() {
     let gpu = gpu();
     let [x, p] = [1.0, 3.0].map(|first| parameter(&gpu, &[first, 2.0], &[2]));
-    let h = x.mul_scalar(2.0).unwrap();
+    let h = x.mul(2.0).unwrap();
     let y = gpu
         .checkpoint(&[&h], |inputs| Ok(inputs[0].clone()))
         .unwrap();
@@ -258,7 +258,7 @@ fn a_write_to_what_a_checkpoint_passed_on_is_a_write_to_nothing_else() {
     let y = gpu
         .checkpoint(&[], move |_| captured.narrow(0, 1, 1))
         .unwrap();
-    y.mul_scalar_(7.0).unwrap();
+    y.mul_(7.0).unwrap();
     assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
     let gradient = y.backward().unwrap().get(&x).unwrap();
     assert_eq!(gradient.to_vec::<f32>().unwrap(), [0.0, 7.0]);
@@ -268,9 +268,9 @@ fn a_write_to_what_a_checkpoint_passed_on_is_a_write_to_nothing_else() {
 fn a_checkpoint_that_writes_to_an_input_is_refused() {
     let gpu = gpu();
     let x = parameter(&gpu, &[1.0, 2.0], &[2]);
-    let h = x.mul_scalar(2.0).unwrap();
+    let h = x.mul(2.0).unwrap();
     let made = gpu.checkpoint(&[&x, &h], |inputs| {
-        inputs[1].narrow(0, 0, 1)?.add_scalar_(1.0)?;
+        inputs[1].narrow(0, 0, 1)?.add_(1.0)?;
         inputs[1].exp()
     });
     let error = made.unwrap_err().to_string();
@@ -358,9 +358,9 @@ fn a_gradient_of_gradients_through_another_result_is_an_error_with_the_line() {
 fn a_hook_sees_the_whole_gradient_and_may_change_it() {
     let gpu = gpu();
     let x = parameter(&gpu, &[1.0, 2.0], &[2]);
-    let y = x.mul_scalar(3.0).unwrap();
-    y.on_gradient(|gradient| gradient.mul_scalar(10.0)).unwrap();
-    x.on_gradient(|gradient| gradient.add_scalar(1.0)).unwrap();
+    let y = x.mul(3.0).unwrap();
+    y.on_gradient(|gradient| gradient.mul(10.0)).unwrap();
+    x.on_gradient(|gradient| gradient.add(1.0)).unwrap();
     let loss = (&y + &y).unwrap().sum_all().unwrap();
     let gradient = loss.backward().unwrap().get(&x).unwrap();
     assert_eq!(gradient.to_vec::<f32>().unwrap(), [61.0, 61.0]);
@@ -377,7 +377,7 @@ fn a_parameter_marked_after_a_checkpoint_captured_it_gets_both_gradients() {
     let w = parameter(&gpu, &[1.0, 2.0], &[2]);
     let x = parameter(&gpu, &[3.0, 4.0], &[2]);
     let t = gpu.tensor(&[5.0_f32, 6.0], &[2]).unwrap();
-    let b = w.mul_scalar(2.0).unwrap();
+    let b = w.mul(2.0).unwrap();
     let captured = t.clone();
     let product = move |inputs: &[Tensor]| &inputs[0] * &captured;
     let c = gpu.checkpoint(&[&x], product).unwrap();

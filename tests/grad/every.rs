@@ -16,9 +16,9 @@ const SIZES: (usize, usize) = (3, 4);
 const WITHOUT: &[&str] = &[
     "quantize",
     "heaviside",
-    "heaviside_scalar",
+    "heaviside, a number",
     "heaviside_",
-    "heaviside_scalar_",
+    "heaviside_, a number",
 ];
 
 /// Operations that jump at the elements of this test, or of which only a part of the slope is a
@@ -82,7 +82,7 @@ fn tracked(gpu: &Gpu, operation: &Operation) -> Result<(Vec<Tensor>, Vec<Tensor>
     });
     let parameters: Vec<Tensor> = parameters.collect::<Result<_>>()?;
     let dependent = parameters.iter().map(|parameter| match parameter.dtype() {
-        DType::F32 => parameter.mul_scalar(1.0),
+        DType::F32 => parameter.mul(1.0),
         _ => Ok(parameter.clone()),
     });
     let dependent = dependent.collect::<Result<_>>()?;
@@ -206,7 +206,7 @@ fn shapes_of_gradients(gpu: &Gpu, operation: &Operation, sizes: (usize, usize)) 
     });
     let parameters: Vec<Tensor> = operands.collect();
     let dependent = parameters.iter().map(|one| match one.dtype() {
-        DType::F32 => one.mul_scalar(1.0).unwrap(),
+        DType::F32 => one.mul(1.0).unwrap(),
         _ => one.clone(),
     });
     let results = (operation.call)(&dependent.collect::<Vec<_>>()).ok()?;

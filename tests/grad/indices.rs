@@ -14,7 +14,7 @@ fn check_unary(gpu: &Gpu, shape: &[usize], cases: &[Unary<'_>]) {
         check(gpu, name, &[(&x, shape)], |x| f(&x[0]));
         let name = &format!("{name}, in a longer computation");
         check(gpu, name, &[(&x, shape)], |x| {
-            f(&x[0].square()?)?.mul_scalar(1.5)?.square()
+            f(&x[0].square()?)?.mul(1.5)?.square()
         });
     }
 }
@@ -368,7 +368,7 @@ fn a_fill_of_everything_leaves_no_gradient() {
     let gradients = made.sum_all().unwrap().backward().unwrap();
     assert!(gradients.get(&x).is_none());
     assert!(x.fill_(0.0).is_err());
-    assert!(x.masked_fill_(&x.gt_scalar(0.0).unwrap(), 0.0).is_err());
+    assert!(x.masked_fill_(&x.gt(0.0).unwrap(), 0.0).is_err());
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn ternary_operations_have_the_gradients_that_differences_show() {
     type Ternary = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
     const CASES: &[(&str, Ternary)] = &[
         ("lerp", |a, b, c| a.lerp(b, c)),
-        ("lerp_scalar", |a, b, _| a.lerp_scalar(b, 0.3)),
+        ("lerp, a number", |a, b, _| a.lerp(b, 0.3)),
         ("addcmul", |a, b, c| a.addcmul(b, c, 0.7)),
         ("addcdiv", |a, b, c| a.addcdiv(b, c, -0.7)),
         ("lerp_", |a, b, c| {
@@ -384,9 +384,9 @@ fn ternary_operations_have_the_gradients_that_differences_show() {
             made.lerp_(b, c)?;
             made.square()
         }),
-        ("lerp_scalar_", |a, b, c| {
+        ("lerp_, a number", |a, b, c| {
             let made = (a * c)?;
-            made.lerp_scalar_(b, 0.3)?;
+            made.lerp_(b, 0.3)?;
             made.square()
         }),
         ("addcmul_", |a, b, c| {
@@ -418,7 +418,7 @@ fn ternary_operations_have_the_gradients_that_differences_show() {
         check(&gpu, name, &[(&a, &[2, 3])], |x| {
             f(&x[0], &constant, &constant)
         });
-        if name != "lerp_scalar" && name != "lerp_scalar_" {
+        if !name.ends_with("a number") {
             check(&gpu, name, &operands, |x| f(&constant, &constant, &x[0]));
         }
         check(&gpu, name, &operands, |x| f(&constant, &x[0], &constant));
@@ -486,7 +486,7 @@ fn gradients_of_gradients_have_the_gradients_that_differences_show() {
             x.tril(1)?.dropout(0.2, 3)?.mul(y)
         }),
         ("lerp", &|x, y| x.lerp(y, &(x * y)?)),
-        ("lerp_scalar", &|x, y| x.lerp_scalar(y, 0.3)),
+        ("lerp, a number", &|x, y| x.lerp(y, 0.3)),
         ("addcmul", &|x, y| x.addcmul(y, x, 0.7)),
         ("addcdiv", &|x, y| x.addcdiv(x, y, 0.7)),
     ];
@@ -540,7 +540,7 @@ fn nothing_has_a_gradient_of_nothing() {
     let x = parameter(&gpu, &[], &[0, 3]);
     let rows = gpu.empty(&[0], DType::U32).unwrap();
     let none = gpu.empty(&[0, 3], DType::U32).unwrap();
-    let mask = x.gt_scalar(0.0).unwrap();
+    let mask = x.gt(0.0).unwrap();
     let made: Vec<Tensor> = [
         Tensor::concat(&[&x, &x], 1),
         x.gather(0, &none),

@@ -139,7 +139,7 @@ fn what_a_value_is_computed_of_must_stay_as_it_is() {
     let y = h.layer_norm(&[SIDE], None, Some(&bias), 1e-5).unwrap();
     let loss = y.matmul(&x[2]).unwrap().sum_all().unwrap();
     drop(y);
-    bias.add_scalar_(1.0).unwrap();
+    bias.add_(1.0).unwrap();
     let error = loss.backward().unwrap_err();
     let Error::Gradient { reason, .. } = &error else {
         panic!("{error}");
@@ -165,12 +165,10 @@ fn the_backward_of_a_chain_is_one_launch() {
         }),
         ("masks", 1, |x| {
             let y = x[0].clamp(-0.1, 0.1)?.leaky_relu(0.1)?;
-            y.masked_fill(&x[1].detach().gt_scalar(0.0)?, 0.0)
+            y.masked_fill(&x[1].detach().gt(0.0)?, 0.0)
         }),
         ("two chains that share a mask", 2, |x| {
-            x[0].detach()
-                .gt_scalar(0.0)?
-                .where_(&x[0].exp()?, &x[1].sin()?)
+            x[0].detach().gt(0.0)?.where_(&x[0].exp()?, &x[1].sin()?)
         }),
         ("a chain of eight", 1, |x| {
             x[0].sin()?.cos()?.sin()?.cos()?.sin()?.cos()?.sin()?.cos()
@@ -206,7 +204,7 @@ fn a_value_that_was_overwritten_is_kept_as_it_is_now() {
         }),
     ];
     let values: [(&str, Network); 3] = [
-        ("gelu", |x| x[0].mul_scalar(1.0)?.gelu()),
+        ("gelu", |x| x[0].mul(1.0)?.gelu()),
         ("a product", |x| &x[0] * &x[1]),
         ("a norm", |x| x[0].layer_norm(&[SIDE], None, None, 1e-5)),
     ];
@@ -215,12 +213,7 @@ fn a_value_that_was_overwritten_is_kept_as_it_is_now() {
     // Small values are kept anyhow.
     for rows in [1, SIDE] {
         let x: Vec<Tensor> = x.iter().map(|x| x.narrow(0, 0, rows).unwrap()).collect();
-        let mask = x[1]
-            .detach()
-            .gt_scalar(0.0)
-            .unwrap()
-            .cast(DType::F32)
-            .unwrap();
+        let mask = x[1].detach().gt(0.0).unwrap().cast(DType::F32).unwrap();
         let cases = values
             .iter()
             .flat_map(|value| writes.iter().map(move |write| (value, write)));

@@ -16,7 +16,7 @@ struct Case {
 
 /// A result that its own operation does not keep.
 fn scaled(x: &Tensor) -> Result<Tensor> {
-    x.mul_scalar(1.0)
+    x.mul(1.0)
 }
 
 fn overlapping() -> Pool<2> {
@@ -34,11 +34,11 @@ fn pairs(x: &Tensor) -> Result<Tensor> {
 const CASES: [(&str, Network, Network); 17] = [
     ("clamp", scaled, |x| x.clamp(-0.5, 0.7)),
     ("leaky_relu", scaled, |x| x.leaky_relu(0.1)),
-    ("hardsigmoid", scaled, |x| x.mul_scalar(5.0)?.hardsigmoid()),
+    ("hardsigmoid", scaled, |x| x.mul(5.0)?.hardsigmoid()),
     ("softshrink", scaled, |x| x.softshrink(0.3)),
     ("maximum", scaled, |x| x.maximum(&x.flip(&[0])?)),
     ("minimum", scaled, |x| x.minimum(&x.detach().flip(&[3])?)),
-    ("maximum with a number", scaled, |x| x.maximum_scalar(0.25)),
+    ("maximum with a number", scaled, |x| x.maximum(0.25)),
     ("fmax", scaled, |x| x.fmax(&x.flip(&[2])?)),
     ("fmin", scaled, |x| x.fmin(&x.flip(&[2])?)),
     ("max of rows", scaled, |x| x.max(&[3])),
@@ -154,14 +154,14 @@ fn each_operation_keeps_bits_where_its_operand_is_not_kept() {
         ("nan_to_num", |x| x.nan_to_num(0.0, None, None), BITS),
         (
             "masked_fill",
-            |x| x.masked_fill(&x.detach().gt_scalar(0.5)?, 0.0),
+            |x| x.masked_fill(&x.detach().gt(0.5)?, 0.0),
             BITS,
         ),
-        ("where", |x| x.detach().gt_scalar(0.0)?.where_(x, 2.0), BITS),
+        ("where", |x| x.detach().gt(0.0)?.where_(x, 2.0), BITS),
         (
             "a mask that broadcasts",
             |x| {
-                let row = x.detach().narrow(2, 0, 1)?.gt_scalar(0.0)?;
+                let row = x.detach().narrow(2, 0, 1)?.gt(0.0)?;
                 x.masked_fill(&row, 0.0)
             },
             COUNT / 64,
@@ -218,7 +218,7 @@ fn a_small_network_of_convolutions_keeps_less_than_a_quarter() {
         };
         let pooled = images.conv2d(&filters, None, &same)?.relu()?;
         let pooled = pooled.max_pool2d(&Pool::new([2, 2]))?;
-        pooled.detach().lt_scalar(1.0)?.where_(&pooled, 1.0)
+        pooled.detach().lt(1.0)?.where_(&pooled, 1.0)
     };
     let y = network().unwrap();
     gpu.finish().unwrap();

@@ -72,7 +72,7 @@ fn gradients_are_held_by_the_lines_that_recorded_their_operations() {
     let hook = Arc::clone(&held);
     h.on_gradient(move |gradient| {
         hook.lock().unwrap().push(gradient.clone());
-        gradient.mul_scalar(2.0)
+        gradient.mul(2.0)
     })
     .unwrap();
     let sum = (y.sum_all().unwrap() + w.narrow(0, 0, 1).unwrap().sum_all().unwrap()).unwrap();

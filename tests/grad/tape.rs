@@ -69,7 +69,7 @@ fn a_value_that_was_overwritten_is_an_error_with_both_lines() {
     let w = parameter(&gpu, &[1.0, 2.0], &[2]);
     let y = w.exp().unwrap();
     let z = y.square().unwrap().sum_all().unwrap();
-    y.add_scalar_(1.0).unwrap();
+    y.add_(1.0).unwrap();
     let error = z.backward().unwrap_err();
     let Error::Gradient { reason, .. } = &error else {
         panic!("{error}");
@@ -79,7 +79,7 @@ fn a_value_that_was_overwritten_is_an_error_with_both_lines() {
     // An operation in place is named by its caller too.
     let (y, factor) = (w.exp().unwrap(), w.detach().sin().unwrap());
     y.mul_(&factor).unwrap();
-    factor.add_scalar_(1.0).unwrap();
+    factor.add_(1.0).unwrap();
     let error = y.sum_all().unwrap().backward().unwrap_err().to_string();
     assert_eq!(error.matches("tests/grad/tape.rs").count(), 3, "{error}");
     // An upload has no line.
@@ -94,7 +94,7 @@ fn a_value_that_was_overwritten_is_an_error_with_both_lines() {
 fn gradients_of_gradients_are_those_of_the_formula() {
     let gpu = gpu();
     let x = parameter(&gpu, &[0.5, 1.5, -1.0], &[3]);
-    let y = x.pow_scalar(3.0).unwrap().sum_all().unwrap();
+    let y = x.pow(3.0).unwrap().sum_all().unwrap();
     let first = y.backprop().record().run().unwrap().get(&x).unwrap();
     let second = first
         .sum_all()
@@ -132,11 +132,11 @@ fn nothing_is_recorded_under_no_grad_and_on_detached_handles() {
     {
         let _no_grad = gpu.no_grad();
         assert!(!w.exp().unwrap().has_grad());
-        w.add_scalar_(1.0).unwrap();
+        w.add_(1.0).unwrap();
     }
     assert!(w.exp().unwrap().has_grad());
     assert!(!w.detach().exp().unwrap().has_grad());
-    let error = w.add_scalar_(1.0).unwrap_err();
+    let error = w.add_(1.0).unwrap_err();
     assert!(matches!(error, Error::Gradient { .. }), "{error}");
 }
 
@@ -240,7 +240,7 @@ fn a_buffer_is_written_and_goes_backward_in_every_round() {
     let w = parameter(&gpu, &[1.0, 2.0], &[2]);
     let buffer = gpu.zeros(&[2], DType::F32).unwrap();
     for _ in 0..3 {
-        buffer.copy_(&w.mul_scalar(3.0).unwrap()).unwrap();
+        buffer.copy_(&w.mul(3.0).unwrap()).unwrap();
         let loss = buffer.square().unwrap().sum_all().unwrap();
         let gradient = loss.backward().unwrap().get(&w).unwrap();
         assert_eq!(gradient.to_vec::<f32>().unwrap(), [18.0, 36.0]);
@@ -286,12 +286,12 @@ fn gradients_share_no_memory_and_can_be_written() {
     let seed = gpu.ones(&[2], DType::F32).unwrap();
     let sum = (&a + &b).unwrap();
     let gradients = sum.backprop().seed(&seed).run().unwrap();
-    gradients.get(&a).unwrap().mul_scalar_(5.0).unwrap();
+    gradients.get(&a).unwrap().mul_(5.0).unwrap();
     for untouched in [&seed, &gradients.get(&b).unwrap()] {
         assert_eq!(untouched.to_vec::<f32>().unwrap(), [1.0, 1.0]);
     }
     let gradient = a.sum_all().unwrap().backward().unwrap().get(&a).unwrap();
-    gradient.mul_scalar_(5.0).unwrap();
+    gradient.mul_(5.0).unwrap();
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_gradient_may_be_the_gradient_of_what_is_added_to_it() {
         let seed = gradients.get(&w).unwrap();
         assert_eq!(of(&gradients, &w), [6.0, 8.0]);
         // The sum for `w` is written before the gradient of `h` is used.
-        let y = (x.mul_scalar(2.0).unwrap() + &w).unwrap();
+        let y = (x.mul(2.0).unwrap() + &w).unwrap();
         match way {
             "seed" => y.backprop().seed(&seed).add_to(&mut gradients).unwrap(),
             _ => {

@@ -215,7 +215,7 @@ fn what_is_like_another_has_its_shape_and_type_alone() -> Result<()> {
         let drawn = view.rand_uniform_like(0.0, 1.0, 3)?.to_vec::<f32>()?;
         let again = gpu.rand_uniform(&[3, 2], 0.0, 1.0, 3, DType::F32)?;
         assert_eq!(drawn, again.to_vec::<f32>()?, "{name}");
-        let mask = x.gt_scalar(2)?;
+        let mask = x.gt(2)?;
         assert_eq!(mask.zeros_like()?.to_vec::<bool>()?, [false; 6], "{name}");
         assert_eq!(mask.ones_like()?.to_vec::<bool>()?, [true; 6], "{name}");
         let bytes = x.cast(DType::U8)?;
@@ -246,7 +246,7 @@ fn an_empty_tensor_keeps_whatever_bytes_it_has() -> Result<()> {
         x.evict()?;
         x.prefetch()?;
         assert_eq!(x.to_vec::<i32>()?, first, "{name}");
-        assert_eq!(x.add_scalar(0)?.to_vec::<i32>()?, first, "{name}");
+        assert_eq!(x.add(0)?.to_vec::<i32>()?, first, "{name}");
         // It may be used in other ways before it is written.
         let unwritten = gpu.empty(&[100], DType::F16)?;
         unwritten.evict()?;

@@ -85,12 +85,42 @@ fn copies_go_through_views_of_every_kind_and_width() -> Result<()> {
 fn arithmetic_in_place_writes_the_view_and_nothing_else() -> Result<()> {
     for (device, gpu) in gpus() {
         let random = &mut fastrand::Rng::with_seed(21);
-        check::<u8>(device, &gpu, random, Tensor::add_, u8::wrapping_add)?;
-        check::<i8>(device, &gpu, random, Tensor::add_, i8::wrapping_add)?;
-        check::<i32>(device, &gpu, random, Tensor::mul_, i32::wrapping_mul)?;
-        check::<f32>(device, &gpu, random, Tensor::sub_, |a, b| a - b)?;
+        check::<u8>(
+            device,
+            &gpu,
+            random,
+            |x: &Tensor, y: &Tensor| x.add_(y),
+            u8::wrapping_add,
+        )?;
+        check::<i8>(
+            device,
+            &gpu,
+            random,
+            |x: &Tensor, y: &Tensor| x.add_(y),
+            i8::wrapping_add,
+        )?;
+        check::<i32>(
+            device,
+            &gpu,
+            random,
+            |x: &Tensor, y: &Tensor| x.mul_(y),
+            i32::wrapping_mul,
+        )?;
+        check::<f32>(
+            device,
+            &gpu,
+            random,
+            |x: &Tensor, y: &Tensor| x.sub_(y),
+            |a, b| a - b,
+        )?;
         let sum = |a: f16, b: f16| f16::from_f32(a.to_f32() + b.to_f32());
-        check::<f16>(device, &gpu, random, Tensor::add_, sum)?;
+        check::<f16>(
+            device,
+            &gpu,
+            random,
+            |x: &Tensor, y: &Tensor| x.add_(y),
+            sum,
+        )?;
         let relu = |x: &Tensor, _: &Tensor| x.relu_();
         check::<i32>(device, &gpu, random, relu, |a, _| a.max(0))?;
         let fill = |x: &Tensor, _: &Tensor| x.fill_(7);
@@ -98,14 +128,20 @@ fn arithmetic_in_place_writes_the_view_and_nothing_else() -> Result<()> {
         check::<u32>(device, &gpu, random, fill, |_, _| 7)?;
         let fill = |x: &Tensor, _: &Tensor| x.fill_(true);
         check::<bool>(device, &gpu, random, fill, |_, _| true)?;
-        let more = |x: &Tensor, _: &Tensor| x.add_scalar_(3);
+        let more = |x: &Tensor, _: &Tensor| x.add_(3);
         check::<u8>(device, &gpu, random, more, |a, _| a.wrapping_add(3))?;
         let clamp = |x: &Tensor, _: &Tensor| x.clamp_(-5, 5);
         check::<i32>(device, &gpu, random, clamp, |a, _| a.clamp(-5, 5))?;
-        check::<i32>(device, &gpu, random, Tensor::bitwise_xor_, |a, b| a ^ b)?;
-        let less = |x: &Tensor, _: &Tensor| x.right_shift_scalar_(2);
+        check::<i32>(
+            device,
+            &gpu,
+            random,
+            |x: &Tensor, y: &Tensor| x.bitwise_xor_(y),
+            |a, b| a ^ b,
+        )?;
+        let less = |x: &Tensor, _: &Tensor| x.right_shift_(2);
         check::<u8>(device, &gpu, random, less, |a, _| a >> 2)?;
-        let rest = |x: &Tensor, _: &Tensor| x.remainder_scalar_(5);
+        let rest = |x: &Tensor, _: &Tensor| x.remainder_(5);
         check::<i32>(device, &gpu, random, rest, |a, _| a.rem_euclid(5))?;
         let floor = |x: &Tensor, _: &Tensor| x.floor_();
         check::<f32>(device, &gpu, random, floor, |a, _| a.floor())?;

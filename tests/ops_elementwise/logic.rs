@@ -16,7 +16,7 @@ fn operators_of_truths_and_bits() -> Result<()> {
         assert_eq!((&a | &b)?.to_vec::<bool>()?, [false, true, true, true]);
         assert_eq!((a ^ b)?.to_vec::<bool>()?, [false, true, true, false]);
         let bits = gpu.tensor(&[1_u8, 0x81], &[2])?;
-        assert_eq!(bits.left_shift_scalar(1)?.to_vec::<u8>()?, [2, 2]);
+        assert_eq!(bits.left_shift(1)?.to_vec::<u8>()?, [2, 2]);
         assert_eq!((&bits >> &bits)?.to_vec::<u8>()?, [0, 0]);
     }
     Ok(())
@@ -125,7 +125,7 @@ fn integers_are_whole_and_finite() -> Result<()> {
                 "{dtype} on {device}"
             );
         }
-        let flags = x.gt_scalar(0)?;
+        let flags = x.gt(0)?;
         assert!(
             matches!(flags.floor(), Err(Error::DType { .. })),
             "{device}"
@@ -146,12 +146,12 @@ fn divisors_and_multiples_of_far_integers() -> Result<()> {
         let far = gpu.tensor(&[2_971_215_073_u32, 1 << 31, u32::MAX], &[3])?;
         let near = gpu.tensor(&[1_836_311_903_u32, 48, 0], &[3])?;
         assert_eq!(far.gcd(&near)?.to_vec::<u32>()?, [1, 16, u32::MAX]);
-        assert_eq!(near.gcd_scalar(0)?.to_vec::<u32>()?[1], 48);
+        assert_eq!(near.gcd(0)?.to_vec::<u32>()?[1], 48);
         let least = gpu.tensor(&[i8::MIN, i8::MIN, 60], &[3])?;
         let other = gpu.tensor(&[0_i8, 96, -14], &[3])?;
         assert_eq!(least.gcd(&other)?.to_vec::<i8>()?, [i8::MIN, 32, 2]);
         let small = gpu.tensor(&[4_u8, 0, 100], &[3])?;
-        small.lcm_scalar_(6)?;
+        small.lcm_(6)?;
         assert_eq!(small.to_vec::<u8>()?, [12, 0, 44]);
         let x = gpu.tensor(&[1.0_f32], &[1])?;
         assert!(matches!(x.gcd(&x), Err(Error::DType { .. })));

@@ -86,7 +86,7 @@ fn the_remainder_of_floats_is_exact() -> Result<()> {
                 "remainder({a:e}, {b:e}) is {pythons:e}, not {wanted:e}, on {device}"
             );
         }
-        let one = gpu.tensor(&[1e20_f32], &[1])?.rem_scalar(501)?;
+        let one = gpu.tensor(&[1e20_f32], &[1])?.rem(501)?;
         assert_eq!(one.to_vec::<f32>()?, [41.0], "{device}");
     }
     Ok(())

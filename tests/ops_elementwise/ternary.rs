@@ -9,8 +9,8 @@ use crate::ops_elementwise::model::{Sample, assert_close, check_all, floats, ten
 type Method = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
 
 const CASES: [(&str, Method); 4] = [
-    ("lerp", Tensor::lerp),
-    ("lerp_scalar", |a, b, _| a.lerp_scalar(b, 0.25)),
+    ("lerp", |a, b, c| a.lerp(b, c)),
+    ("lerp, a number", |a, b, _| a.lerp(b, 0.25)),
     ("addcmul", |a, b, c| a.addcmul(b, c, -0.5)),
     ("addcdiv", |a, b, c| a.addcdiv(b, c, 2)),
 ];
@@ -45,7 +45,7 @@ fn check<T: Sample>(
             let (got, wanted) = (method(&a, &b, &c)?, method(&x, &y, &z)?);
             assert_eq!(got.dtype(), T::DTYPE);
             // With only two tensors, the result has their common shape.
-            assert!(got.shape() == shape || name == "lerp_scalar", "{name}");
+            assert!(got.shape() == shape || name == "lerp, a number", "{name}");
             // After cancellation the error is that of the terms.
             let zero = x.cast(DType::F32)?.zeros_like()?;
             let [y, z] = [&y, &z].map(|x| x.cast(DType::F32));
@@ -75,8 +75,8 @@ fn both_ends_are_met_and_integers_wrap() -> Result<()> {
     for (_, gpu) in gpus() {
         let a = gpu.tensor(&[0.1_f32, -7.3, 1e8, -3e-5], &[4])?;
         let b = gpu.tensor(&[0.7_f32, 1e9, -0.3, 12.1], &[4])?;
-        assert_eq!(a.lerp_scalar(&b, 0.0)?.to_vec::<f32>()?, a.to_vec::<f32>()?);
-        assert_eq!(a.lerp_scalar(&b, 1.0)?.to_vec::<f32>()?, b.to_vec::<f32>()?);
+        assert_eq!(a.lerp(&b, 0.0)?.to_vec::<f32>()?, a.to_vec::<f32>()?);
+        assert_eq!(a.lerp(&b, 1.0)?.to_vec::<f32>()?, b.to_vec::<f32>()?);
         let ends = gpu.tensor(&[0.0_f32, 1.0, 0.0, 1.0], &[4])?;
         let met = a.lerp(&b, &ends)?.to_vec::<f32>()?;
         assert_eq!(met, [0.1, 1e9, 1e8, 12.1]);
@@ -149,11 +149,11 @@ type InPlace = (
 );
 
 const IN_PLACE: [InPlace; 4] = [
-    ("lerp_", Tensor::lerp_, Tensor::lerp),
+    ("lerp_", |a, b, c| a.lerp_(b, c), |a, b, c| a.lerp(b, c)),
     (
-        "lerp_scalar_",
-        |a, b, _| a.lerp_scalar_(b, 0.75),
-        |a, b, _| a.lerp_scalar(b, 0.75),
+        "lerp_, a number",
+        |a, b, _| a.lerp_(b, 0.75),
+        |a, b, _| a.lerp(b, 0.75),
     ),
     (
         "addcmul_",
@@ -177,7 +177,7 @@ fn what_does_not_go_together_is_refused() -> Result<()> {
         let n = tensor::<i32>(&gpu, random, &[4]);
         assert!(matches!(a.lerp(&a, &b), Err(Error::DType { .. })));
         assert!(matches!(a.lerp(&b, &a), Err(Error::DType { .. })));
-        assert!(matches!(n.lerp_scalar(&n, 0.5), Err(Error::DType { .. })));
+        assert!(matches!(n.lerp(&n, 0.5), Err(Error::DType { .. })));
         assert!(matches!(n.addcdiv(&n, &n, 1), Err(Error::DType { .. })));
         assert!(matches!(n.addcmul(&n, &n, 0.5), Err(Error::DType { .. })));
         assert!(matches!(a.addcmul(&a, &c, 1), Err(Error::Shape { .. })));

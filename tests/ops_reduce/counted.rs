@@ -188,7 +188,7 @@ fn classes_are_counted_where_no_number_is_given() -> Result<()> {
         }
         assert_eq!(gpu.scalar(1_u32)?.one_hot(None, DType::F32)?.shape(), [2]);
         for wrong in [
-            signed.sub_scalar(1)?,
+            signed.sub(1)?,
             signed.narrow(0, 0, 0)?,
             gpu.full(&[1], u32::MAX, DType::U32)?,
         ] {

@@ -55,7 +55,7 @@ fn several_index_tensors_name_elements_together() -> Result<()> {
 #[test]
 fn an_index_that_is_not_there_gives_0_and_is_not_written() -> Result<()> {
     for (name, gpu) in gpus() {
-        let x = counting(&gpu, &[2, 3])?.add_scalar(1)?;
+        let x = counting(&gpu, &[2, 3])?.add(1)?;
         let i = gpu.tensor(&[0_i32, 0, -1, 1, 2], &[5])?;
         let j = gpu.tensor(&[3_i32, 2, 1, -1, 0], &[5])?;
         let got = x.index(&[Some(&i), Some(&j)])?;
@@ -86,7 +86,7 @@ fn what_is_put_is_where_index_finds_it() -> Result<()> {
             let of = |x: &Tensor| x.cast(DType::I32)?.to_vec::<i32>();
             // Indexed axes apart and together. If two indices refer to one element, the last one
             // wins.
-            let values = counting(&gpu, &[3, 3])?.add_scalar(40)?.cast(dtype)?;
+            let values = counting(&gpu, &[3, 3])?.add(40)?.cast(dtype)?;
             let put = x.index_put(&[Some(&i), None, Some(&k)], &values, false)?;
             let mut expected: Vec<i32> = (0..24).collect();
             for (at, value) in [(0, 43), (4, 44), (8, 45), (15, 46), (19, 47), (23, 48)] {
@@ -126,7 +126,7 @@ fn a_mask_picks_what_it_lets_through() -> Result<()> {
     for (name, gpu) in gpus() {
         for len in [1, 5, 64, 5000] {
             let x = counting(&gpu, &[len])?;
-            let mask = x.mul_scalar(7919)?.remainder_scalar(13)?.lt_scalar(5)?;
+            let mask = x.mul(7919)?.remainder(13)?.lt(5)?;
             let of = mask.to_vec::<bool>()?.into_iter().zip(x.to_vec::<i32>()?);
             let expected: Vec<i32> = of.filter(|(kept, _)| *kept).map(|(_, x)| x).collect();
             assert_eq!(
@@ -155,7 +155,7 @@ fn a_mask_picks_what_it_lets_through() -> Result<()> {
         assert_eq!(empty.masked_select(&columns)?.shape(), [0], "{name}");
         assert!(matches!(x.masked_select(&x), Err(Error::DType { .. })));
         assert!(matches!(
-            x.masked_select(&x.t()?.gt_scalar(0)?),
+            x.masked_select(&x.t()?.gt(0)?),
             Err(Error::Shape { .. })
         ));
     }
@@ -390,7 +390,7 @@ fn index_tensors_that_do_not_go_together_are_refused() -> Result<()> {
         let dtype = |made: Result<Tensor>| assert!(matches!(made, Err(Error::DType { .. })));
         dtype(x.index(&[Some(&x)]));
         // A mask has the sizes of its axes.
-        shape(x.index(&[Some(&three.eq_scalar(0)?)]));
+        shape(x.index(&[Some(&three.eq(0)?)]));
         dtype(x.index_put(&[Some(&two)], &gpu.zeros(&[], DType::I32)?, false));
         let (_, other) = gpus().swap_remove(0);
         let far = other.zeros(&[2], DType::U32)?;

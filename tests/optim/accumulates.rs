@@ -131,7 +131,7 @@ fn an_error_in_the_middle_leaves_no_half_of_a_sum() {
     assert_eq!(gradients.len(), 2);
     // The gradient of `b` is made before the operation that has lost its operand.
     let bad = ((&a * &factor).unwrap() + &b).unwrap();
-    factor.add_scalar_(1.0).unwrap();
+    factor.add_(1.0).unwrap();
     let error = bad.backprop().add_to(&mut gradients).unwrap_err();
     assert!(matches!(error, Error::Gradient { .. }), "{error}");
     assert!(gradients.is_empty());
@@ -147,7 +147,7 @@ fn recorded_gradients_add_up_and_are_not_changed_in_place() {
     let w = parameter(&gpu, &[3.0], &[1]);
     let mut gradients = Gradients::default();
     for _ in 0..2 {
-        let cube = w.pow_scalar(3.0).unwrap();
+        let cube = w.pow(3.0).unwrap();
         cube.backprop().record().add_to(&mut gradients).unwrap();
     }
     let error = gradients.clip_global_norm(1.0).unwrap_err();

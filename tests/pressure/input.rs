@@ -105,7 +105,7 @@ fn a_budget_below_what_is_pinned_says_what_is_missing() {
     assert_eq!(other.residency(), Residency::Disk);
     // There is no memory for anything new, not even for reading a pinned tensor.
     assert!(matches!(pinned.to_vec::<u32>(), Err(Error::OutOfMemory(_))));
-    let more = other.add_scalar(1).unwrap();
+    let more = other.add(1).unwrap();
     assert!(matches!(more.force(), Err(Error::NeverFits { .. })));
     drop(pin);
     assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);

@@ -33,7 +33,7 @@ fn rows_in_several_parts() {
         }
         rota.check("cumsum 5000", dtype, &|gpu| {
             let x = of(gpu, dtype, &[2, 2500])?;
-            let halves = x.mul_scalar(0.5)?;
+            let halves = x.mul(0.5)?;
             Ok(vec![
                 x.cummax(1)?.0,
                 x.cummin(1)?.0,
@@ -44,7 +44,7 @@ fn rows_in_several_parts() {
     }
     for dtype in DType::ALL {
         rota.check("folds in place", dtype, &|gpu| {
-            let x = of(gpu, DType::F32, &[2, 8])?.mul_scalar(8.0)?.cast(dtype)?;
+            let x = of(gpu, DType::F32, &[2, 8])?.mul(8.0)?.cast(dtype)?;
             let shared = gpu.tensor(&[3_u32, 3], &[2])?;
             let folds = [
                 ScatterReduce::Sum,
@@ -61,10 +61,7 @@ fn rows_in_several_parts() {
                 for with_own in [false, true] {
                     let y = gpu.ones(&[5, 8], dtype)?;
                     let row = x.narrow(0, 0, 1)?.copy()?;
-                    let each = gpu
-                        .arange(0, 8, 1, DType::U32)?
-                        .rem_scalar(5)?
-                        .unsqueeze(0)?;
+                    let each = gpu.arange(0, 8, 1, DType::U32)?.rem(5)?.unsqueeze(0)?;
                     y.scatter_reduce_(0, &each, &row, fold, with_own)?;
                     y.index_put_(&[Some(&shared)], &x, with_own)?;
                     made.push(y);
@@ -79,8 +76,8 @@ fn rows_in_several_parts() {
             Ok(vec![x.argmax(1)?, x.argmin(1)?])
         });
         rota.check("folds by indices", dtype, &|gpu| {
-            let x = of(gpu, DType::F32, &[40])?.mul_scalar(8.0)?.cast(dtype)?;
-            let at = gpu.arange(0, 40, 1, DType::U32)?.rem_scalar(7)?;
+            let x = of(gpu, DType::F32, &[40])?.mul(8.0)?.cast(dtype)?;
+            let at = gpu.arange(0, 40, 1, DType::U32)?.rem(7)?;
             let fold = |how| gpu.ones(&[9], dtype)?.scatter_reduce(0, &at, &x, how, true);
             Ok(vec![
                 fold(ScatterReduce::Prod)?,
@@ -127,7 +124,7 @@ fn four_axes_of_each_elementwise_family() {
             Ok(vec![
                 x.neg()?,
                 x.add(&column)?,
-                x.mul_scalar(2.0)?,
+                x.mul(2.0)?,
                 x.lerp(&column, &column)?,
                 x.addcmul(&column, &x, 0.5)?,
                 x.masked_fill(&mask, 1.0)?,
@@ -152,7 +149,7 @@ fn four_axes_of_each_elementwise_family() {
             a.neg_()?;
             b.add_(&x)?;
             b.add_(&column)?;
-            c.mul_scalar_(2.0)?;
+            c.mul_(2.0)?;
             d.addcmul_(&x, &column, 0.5)?;
             e.masked_fill_(&x.gt(&column)?, 1.0)?;
             f.copy_(&x)?;
@@ -172,7 +169,7 @@ fn eights_of_elements() {
         Ok(vec![
             x.exp()?,
             x.add(&y)?,
-            x.mul_scalar(3.0)?,
+            x.mul(3.0)?,
             (1.0 - &x)?,
             x.addcmul(&y, &x, 0.5)?,
             x.copy()?,
@@ -301,7 +298,7 @@ fn layers_with_the_rest_of_their_options() {
             let q = of(gpu, dtype, &[2, 34, 32])?;
             let k = of(gpu, dtype, &[2, 40, 32])?;
             let mask = of(gpu, dtype, &[34, 40])?;
-            let truths = mask.gt_scalar(0.2)?;
+            let truths = mask.gt(0.2)?;
             let row = of(gpu, dtype, &[1, 40])?;
             let attend =
                 |mask: &Tensor| q.scaled_dot_product_attention(&k, &k, Some(mask), false, None);
@@ -351,7 +348,7 @@ fn operands_of_several_windows() {
                 mask.where_(&x, &y)?,
                 x.addcmul(&y, &x, 0.5)?,
                 y.exp()?,
-                y.mul_scalar(2.0)?,
+                y.mul(2.0)?,
                 x.masked_fill(&mask, 1.0)?,
                 gpu.eye(160, dtype)?,
                 gpu.arange(0, 120, 1, dtype)?,
@@ -385,7 +382,7 @@ fn what_looks_for_bugs() -> Result<()> {
     let (gpu, sim) = devices::that_looks_for_bugs();
     for _ in 0..2 {
         let x = of(&gpu, DType::F32, &[40, 30])?;
-        let y = x.sub_scalar(2.0)?.sqrt()?;
+        let y = x.sub(2.0)?.sqrt()?;
         let half = of(&gpu, DType::F16, &[41])?.exp()?;
         let first = Kernel::new(&gpu, FIRST)?;
         let first = first.call().out("y", &[40], DType::F32);

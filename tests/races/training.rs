@@ -15,7 +15,7 @@ fn network(gpu: &Gpu, dtype: DType, lens: &[usize]) -> Result<(Vec<Tensor>, Grad
     let (mut parameters, mut gradients) = (Vec::new(), Gradients::default());
     for &len in lens {
         let parameter = of(gpu, dtype, &[len])?.requires_grad()?;
-        let seed = of(gpu, dtype, &[len])?.mul_scalar(0.5)?;
+        let seed = of(gpu, dtype, &[len])?.mul(0.5)?;
         let same = parameter.copy()?;
         same.backprop().seed(&seed).add_to(&mut gradients)?;
         parameters.push(parameter);
@@ -178,7 +178,7 @@ fn gradients_in_one_launch() {
     }
     rota.check("masks of bits", DType::F32, &|gpu| {
         let x = of(gpu, DType::F32, &[1 << 16])?;
-        let mask = x.gt_scalar(0.6)?;
+        let mask = x.gt(0.6)?;
         gradients(&[&x], |x| x[0].masked_fill(&mask, 0.5)?.sum_all())
     });
     rota.end();

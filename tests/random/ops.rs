@@ -31,10 +31,10 @@ pub(crate) const CALLS: &[(Op, [u32; 3])] = &[
     (("drop", forget), [2, 10, 15]),
     (("write", write), [1, 8, 5]),
     (
-        ("add", |w| binary(w, Tensor::add, NUMBERS, ADD)),
+        ("add", |w| binary(w, |x, y| x.add(y), NUMBERS, ADD)),
         [1, 14, 20],
     ),
-    (("add_", |w| in_place(w, Tensor::add_, ADD)), [1, 8, 4]),
+    (("add_", |w| in_place(w, |x, y| x.add_(y), ADD)), [1, 8, 4]),
     (("fill_", fill), [1, 4, 2]),
     (("copy", |w| same(w, Tensor::copy)), [1, 3, 2]),
     (("concat", concat), [1, 3, 2]),
@@ -76,15 +76,15 @@ pub(crate) const VALUES: &[Op] = &[
             arithmetic(d, x, x, i64::wrapping_mul, |a, b| a * b)
         })
     }),
-    ("sub", |w| binary(w, Tensor::sub, NUMBERS, SUB)),
-    ("mul", |w| binary(w, Tensor::mul, NUMBERS, MUL)),
-    ("mul_", |w| in_place(w, Tensor::mul_, MUL)),
+    ("sub", |w| binary(w, |x, y| x.sub(y), NUMBERS, SUB)),
+    ("mul", |w| binary(w, |x, y| x.mul(y), NUMBERS, MUL)),
+    ("mul_", |w| in_place(w, |x, y| x.mul_(y), MUL)),
     ("copy_", |w| in_place(w, Tensor::copy_, |_, _, b| b)),
     ("maximum", |w| {
-        binary(w, Tensor::maximum, WHOLE, |_, a, b| a.max(b))
+        binary(w, |x, y| x.maximum(y), WHOLE, |_, a, b| a.max(b))
     }),
-    ("lt", |w| compare(w, Tensor::lt, |a, b| a < b)),
-    ("eq", |w| compare(w, Tensor::eq, |a, b| a == b)),
+    ("lt", |w| compare(w, |x, y| x.lt(y), |a, b| a < b)),
+    ("eq", |w| compare(w, |x, y| x.eq(y), |a, b| a == b)),
     ("where_", select),
     ("cast", cast),
     ("contiguous", contiguous),

@@ -44,7 +44,7 @@ fn what_is_made_of_a_loan_is_the_borrowers() {
     assert_eq!(gpu.memory().stats().shares.len(), 1);
     // In the share that it is from, a loan is the tensor itself.
     let own = sum.lend_to(&user).unwrap();
-    own.add_scalar_(1.0).unwrap();
+    own.add_(1.0).unwrap();
     assert_eq!(sum.max_all().unwrap().item::<f32>().unwrap(), 4.0);
 }
 

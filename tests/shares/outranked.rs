@@ -93,7 +93,7 @@ fn program(parties: &[Party], own: usize, seed: u64, steps: u64) {
             (8, Some(one)) => one.tensor.prefetch().unwrap(),
             (9, Some(one)) => one.check(),
             (11, Some(one)) if !one.is_final => {
-                one.tensor.add_scalar_(2.0).unwrap();
+                one.tensor.add_(2.0).unwrap();
                 held[at].value += 2.0;
             }
             (12 | 13, Some(one)) => {

@@ -62,7 +62,7 @@ fn another_device_lends_its_memory_and_takes_it_back() {
     assert!(lent() <= 2 * BYTES);
     for (start, x) in borrowed.iter().enumerate() {
         assert_holds(x, start as u32);
-        assert_holds(&x.add_scalar(1_u32).unwrap(), start as u32 + 1);
+        assert_holds(&x.add(1_u32).unwrap(), start as u32 + 1);
     }
     assert_eq!(count(&own, Residency::Device), 58);
     // What the first device drops is free.

@@ -38,7 +38,7 @@ fn what_a_restarted_store_has_lost_has_no_value_and_the_cause() {
             if reads_first {
                 assert!(lost.to_vec::<u32>().is_err());
             } else {
-                assert!(lost.add_scalar(1_u32).unwrap().force().is_err());
+                assert!(lost.add(1_u32).unwrap().force().is_err());
             }
             assert_lost(&lost, "weights", |cause| *cause == StoreFailure::NotFound);
             assert_holds(&here, 2);
@@ -67,7 +67,7 @@ fn a_changed_byte_is_never_read() {
                 value[at] ^= 1 << bit;
             }
             other.evict().unwrap();
-            assert!(x.add_scalar(1_u32).unwrap().force().is_err());
+            assert!(x.add(1_u32).unwrap().force().is_err());
             assert_lost(&x, "lost.rs", |cause| {
                 matches!(cause, StoreFailure::Damaged(_))
             });
@@ -89,7 +89,7 @@ fn a_source_gives_what_the_store_has_lost() {
     x.backed_by(Source::bytes(bytes.into())).unwrap();
     store.clear();
     assert_holds(&x, 4);
-    assert_holds(&x.add_scalar(0_u32).unwrap(), 4);
+    assert_holds(&x.add(0_u32).unwrap(), 4);
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn what_can_be_computed_again_is() {
     let (gpu, _sim) = open(vec![first], budget());
     for failure in [StoreFailure::NotFound, StoreFailure::Gone("refused".into())] {
         let x = tensor(&gpu, 4);
-        let y = x.add_scalar(10_u32).unwrap();
+        let y = x.add(10_u32).unwrap();
         y.evict().unwrap();
         assert_eq!(y.residency(), Residency::Store);
-        y.recompute_with(&[&x], |inputs| inputs[0].add_scalar(10_u32))
+        y.recompute_with(&[&x], |inputs| inputs[0].add(10_u32))
             .unwrap();
         store.answer(Some(failure));
-        assert_holds(&y.add_scalar(0_u32).unwrap(), 14);
+        assert_holds(&y.add(0_u32).unwrap(), 14);
         assert_holds(&y, 14);
         store.answer(None);
     }

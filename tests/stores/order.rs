@@ -32,7 +32,7 @@ fn tiers_fill_in_the_order_of_the_app() {
         for (start, x) in held.iter().enumerate() {
             assert_holds(x, start as u32);
             // Also on the device.
-            assert_holds(&x.add_scalar(0_u32).unwrap(), start as u32);
+            assert_holds(&x.add(0_u32).unwrap(), start as u32);
         }
         drop((held, gpu));
         eventually("removed", || near.bytes() + far.bytes() == 0);
@@ -140,7 +140,7 @@ fn snapshots_dry_runs_and_the_history_know_the_stores() {
     let dry = gpu.dry_run(|gpu| {
         let held: Vec<_> = (0..20).map(|start| tensor(gpu, start)).collect();
         held.iter().try_for_each(|x| x.force())?;
-        x.add_scalar(1_u32)?.force()
+        x.add(1_u32)?.force()
     });
     let dry = dry.unwrap();
     assert!(dry.peak_store_bytes > BYTES && dry.evictions > 0, "{dry}");

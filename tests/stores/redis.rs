@@ -73,7 +73,7 @@ fn tensors_of_any_size_go_to_a_server_and_come_back() {
     for (x, values) in &held {
         assert_eq!(x.residency(), Residency::Store);
         assert!(x.to_vec::<u32>().unwrap() == *values);
-        assert!(x.add_scalar(0_u32).unwrap().to_vec::<u32>().unwrap() == *values);
+        assert!(x.add(0_u32).unwrap().to_vec::<u32>().unwrap() == *values);
     }
     drop(held);
     gpu.memory().stats();

@@ -71,9 +71,7 @@ fn without_another_tier_the_error_is_the_device_is_full_and_nothing_is_lost() {
     );
     // Results need no staging.
     let base = tensor(&gpu, 0);
-    let held: Vec<_> = (0..12_u32)
-        .map(|start| base.add_scalar(start).unwrap())
-        .collect();
+    let held: Vec<_> = (0..12_u32).map(|start| base.add(start).unwrap()).collect();
     let forced: Vec<_> = held.iter().map(|x| x.force()).collect();
     assert!(
         forced
@@ -96,7 +94,7 @@ fn a_tensor_in_a_store_that_does_not_answer_keeps_its_bytes() {
     x.evict().unwrap();
     store.stop();
     let sum = x.add(&other).unwrap();
-    let unconcerned = other.add_scalar(1_u32).unwrap();
+    let unconcerned = other.add(1_u32).unwrap();
     for result in [sum.force(), x.to_vec::<u32>().map(drop)] {
         let Err(Error::Store(error)) = result else {
             panic!("{result:?}");

@@ -122,20 +122,12 @@ fn operations_on_two_elements_are_those_of_pytorch() -> Result<()> {
 }
 
 /// Operations on several elements whose methods take more than tensors.
-const COMPOSED: [&str; 7] = [
-    "lerp",
-    "lerp_scalar",
-    "addcmul",
-    "addcdiv",
-    "is_close",
-    "prelu",
-    "glu",
-];
+const COMPOSED: [&str; 6] = ["lerp", "addcmul", "addcdiv", "is_close", "prelu", "glu"];
 
 fn composed(name: &str, t: &[Tensor]) -> Result<Tensor> {
     match name {
+        "lerp" if t.len() == 2 => t[0].lerp(&t[1], 0.25),
         "lerp" => t[0].lerp(&t[1], &t[2]),
-        "lerp_scalar" => t[0].lerp_scalar(&t[1], 0.25),
         "addcmul" => t[0].addcmul(&t[1], &t[2], -0.5),
         "addcdiv" => t[0].addcdiv(&t[1], &t[2], 2),
         "is_close" => {

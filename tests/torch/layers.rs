@@ -102,8 +102,8 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("batch_norm_train", |_, t| {
         let [y, mean, variance] = t[0].batch_norm_train(Some(&t[1]), Some(&t[2]), 1e-5)?;
-        t[3].lerp_scalar_(&mean, 0.25)?;
-        t[4].lerp_scalar_(&variance, 0.25)?;
+        t[3].lerp_(&mean, 0.25)?;
+        t[4].lerp_(&variance, 0.25)?;
         Ok(vec![y, t[3].clone(), t[4].clone()])
     }),
     ("batch_norm_train, halves", |_, t| {

@@ -114,9 +114,9 @@ fn a_command_that_never_fits_names_the_operation_and_the_line() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let z = x.add_scalar(1.0).unwrap();
+    let z = x.add(1.0).unwrap();
     let text = z.force().unwrap_err().to_string();
-    let begin = "add_scalar for the tensor made at ";
+    let begin = "add for the tensor made at ";
     assert!(text.starts_with(begin), "{text}");
 }
 
@@ -191,12 +191,12 @@ fn fused_commands_name_the_methods_of_their_results() {
         let begin = format!("{method} for the tensor made at ");
         assert!(text.starts_with(&begin), "{method}: {text}");
     };
-    let shifted = x.add_scalar(1.0).unwrap();
+    let shifted = x.add(1.0).unwrap();
     let clipped = shifted.hardtanh(-1.0, 1.0).unwrap();
-    begins(&shifted, "add_scalar");
+    begins(&shifted, "add");
     drop((shifted, clipped));
     // Nobody holds what is computed in between.
-    let clipped = x.add_scalar(2.0).unwrap().hardtanh(-1.0, 1.0).unwrap();
+    let clipped = x.add(2.0).unwrap().hardtanh(-1.0, 1.0).unwrap();
     begins(&clipped, "hardtanh");
 }
 
@@ -204,7 +204,7 @@ fn fused_commands_name_the_methods_of_their_results() {
 fn trained() -> Result<(Tensor, Sgd, Gradients)> {
     let gpu = simulated();
     let w = gpu.ones(&[20, 30], DType::F32)?.requires_grad()?;
-    let gradients = w.mul_scalar(2.0)?.sum_all()?.backward()?;
+    let gradients = w.mul(2.0)?.sum_all()?.backward()?;
     gradients.get(&w).map_or(Ok(()), |grad| grad.force())?;
     let sgd = Sgd::new(&[&w], SgdOptions::default())?;
     leave_no_memory(&gpu)?;

@@ -57,7 +57,7 @@ fn work(folder: &Path, round: usize) -> Result<()> {
     let names: Vec<String> = (0..TENSORS).map(|number| number.to_string()).collect();
     for _ in 0..2 {
         for tensor in &mut tensors {
-            *tensor = tensor.add_scalar(100)?;
+            *tensor = tensor.add(100)?;
         }
         let named: Vec<_> = names.iter().map(String::as_str).zip(&tensors).collect();
         gpu.files().save_state(state(folder), &named)?;

@@ -270,7 +270,7 @@ impl Past {
         }
         // The softmax of nothing but −∞ is NaN, and so would be its gradient.
         let highest = scores.untracked().max_keepdim(&[-1])?;
-        let is_blind = highest.eq_scalar(f32::NEG_INFINITY)?;
+        let is_blind = highest.eq(f32::NEG_INFINITY)?;
         let weights = scores.masked_fill(&is_blind, 0.0)?.softmax(-1)?;
         weights.masked_fill(&is_blind, 0.0)
     }

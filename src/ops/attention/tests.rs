@@ -125,7 +125,7 @@ fn every_variant_computes_the_same() {
             noise(3, &[2, 2, keys, columns]),
         );
         let floats = noise(4, &[2, 1, queries, keys]);
-        let bools = floats.gt_scalar(0).unwrap();
+        let bools = floats.gt(0).unwrap();
         let call = Call {
             q: &q,
             k: &k,

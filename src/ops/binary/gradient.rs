@@ -93,7 +93,7 @@ impl Tensor {
                 if by == 0.0 {
                     return b.grad.zeros_like();
                 }
-                &b.grad * (b.saved[0].pow_scalar(by - 1.0)? * by)?
+                &b.grad * (b.saved[0].pow(by - 1.0)? * by)?
             }),
             _ => return self.binary_recorded(op, &self.number(value)?, &[]),
         };

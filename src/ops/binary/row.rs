@@ -82,8 +82,8 @@ macro_rules! rows {
         )*}
         $($page:ident {$(
             #[doc = $first:literal] $(#[doc = $more:literal])*
-            $op:ident $name:ident $(| $number:ident)? $(+ $in_place:ident $in_place_number:ident)?
-                $(= $alias:literal)? $takes:ident $gives:ident, in $domain:expr, $error:expr;
+            $op:ident $name:ident $(+ $in_place:ident)? $(= $alias:literal)?
+                $takes:ident $gives:ident, in $domain:expr, $error:expr;
                 $reference:expr, $gradient:expr;
         )*})*
     ) => {
@@ -123,17 +123,17 @@ macro_rules! rows {
             },)*
         ];
 
-        /// Operations on the elements of two tensors, or of a tensor and a number. Shapes broadcast
-        /// as in NumPy.
+        /// Operations on the elements of two tensors, or of a tensor and one number: `x.add(&y)`,
+        /// `x.add(1.5)`. Shapes broadcast as in NumPy.
         ///
-        /// Both operands have one type. Nothing is promoted; use [`cast`](Tensor::cast) to convert.
-        /// `u8` and `i8` wrap at 2⁸, the other integers at 2³². Comparisons give bools. Comparisons
-        /// with NaN are false, except `ne`.
+        /// Both operands have one type, and a number gets the tensor's. Nothing is promoted; use
+        /// [`cast`](Tensor::cast) to convert. `u8` and `i8` wrap at 2⁸, the other integers at 2³².
+        /// Comparisons give bools. Comparisons with NaN are false, except `ne`.
         ///
         /// ```
         /// # fn demo(x: &lapidary::Tensor, bias: &lapidary::Tensor) -> lapidary::Result<()> {
-        /// let y = (x * 2.0)?.add(bias)?.maximum_scalar(0.0)?;
-        /// let positive = y.gt_scalar(0)?;
+        /// let y = (x * 2.0)?.add(bias)?.maximum(0.0)?;
+        /// let positive = y.gt(0)?;
         /// # Ok(()) }
         /// ```
         impl Tensor {$($(
@@ -141,30 +141,15 @@ macro_rules! rows {
             ///
             /// # Errors
             ///
-            /// [`Error::DType`](crate::Error::DType) for other types, or for two different ones;
-            /// [`Error::Shape`](crate::Error::Shape) if the shapes do not broadcast;
-            /// [`Error::Foreign`](crate::Error::Foreign).
+            /// [`Error::DType`](crate::Error::DType) for other types, for two different ones, or
+            /// for a number that the type cannot hold; [`Error::Shape`](crate::Error::Shape) if
+            /// the shapes do not broadcast; [`Error::Foreign`](crate::Error::Foreign).
             $(#[doc(alias = $alias)])?
             #[track_caller]
-            pub fn $name(&self, other: &Tensor) -> Result<Tensor> {
+            pub fn $name<'a>(&self, other: impl Into<TensorOrNumber<'a>>) -> Result<Tensor> {
                 let _method = MadeFor::method(stringify!($name));
-                self.binary(BinaryOp::$op, other).located()
+                self.binary_of(BinaryOp::$op, other.into()).called(stringify!($name))
             }
-
-            $(
-                #[doc = concat!(method_link!("Tensor::", $name), " with one number on the right.")]
-                ///
-                /// # Errors
-                ///
-                /// [`Error::DType`](crate::Error::DType) for other types, or if the tensor's type
-                /// cannot hold the number.
-                #[track_caller]
-                pub fn $number(&self, value: impl Into<Scalar>) -> Result<Tensor> {
-                    let _method = MadeFor::method(stringify!($number));
-                    let made = self.with_scalar(BinaryOp::$op, value.into());
-                    made.called(stringify!($number))
-                }
-            )?
         )*)*}
 
         /// Operations that write through `self`: every tensor that shares its storage sees the
@@ -187,22 +172,10 @@ macro_rules! rows {
             /// [`Error::Shape`](crate::Error::Shape) if `self` is a view in which several indices
             /// name one element, such as a broadcast.
             #[track_caller]
-            pub fn $in_place(&self, other: &Tensor) -> Result<()> {
+            pub fn $in_place<'a>(&self, other: impl Into<TensorOrNumber<'a>>) -> Result<()> {
                 let _method = MadeFor::method(stringify!($in_place));
-                let written = self.binary_in_place(BinaryOp::$op, other, &[]);
+                let written = self.binary_in_place_of(BinaryOp::$op, other.into());
                 written.called(stringify!($in_place))
-            }
-
-            #[doc = concat!(method_link!("Tensor::", $in_place), " with one number.")]
-            ///
-            /// # Errors
-            ///
-            #[doc = concat!("Those of ", method_link!("Tensor::", $in_place), ".")]
-            #[track_caller]
-            pub fn $in_place_number(&self, value: impl Into<Scalar>) -> Result<()> {
-                let _method = MadeFor::method(stringify!($in_place_number));
-                let written = self.scalar_in_place(BinaryOp::$op, value.into());
-                written.called(stringify!($in_place_number))
             }
         )?)*)*}
 
@@ -211,11 +184,7 @@ macro_rules! rows {
             $(($page) => {
                 concat!("\n| methods | |\n| --- | --- |\n", $(
                     "| ", crate::ops::method_link!("crate::Tensor::", $name),
-                    $(", ", crate::ops::method_link!("crate::Tensor::", $number),)?
-                    $(
-                        ", ", crate::ops::method_link!("crate::Tensor::", $in_place),
-                        ", ", crate::ops::method_link!("crate::Tensor::", $in_place_number),
-                    )?
+                    $(", ", crate::ops::method_link!("crate::Tensor::", $in_place),)?
                     " |", $first, " |\n",
                 )*)
             };)*
@@ -230,9 +199,7 @@ macro_rules! rows {
             ($d then:ident) => {
                 $d then! {
                     { $($($name)*)* }
-                    { $($($($number)?)*)* }
                     { $($($($in_place)?)*)* }
-                    { $($($($in_place_number)?)*)* }
                 }
             };
         }

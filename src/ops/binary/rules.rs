@@ -8,17 +8,17 @@ pub(super) fn pow(b: &Backward, x: &Tensor, z: &Tensor, y: &Tensor) -> Result<Gr
     let g = &b.grad;
     grads![b;
         // `0 · x⁻¹` would be NaN at 0.
-        ((g * z)? * x.pow(&(z - 1.0)?)?)?.masked_fill(&z.eq_scalar(0.0)?, 0.0)?,
+        ((g * z)? * x.pow(&(z - 1.0)?)?)?.masked_fill(&z.eq(0.0)?, 0.0)?,
         {
             // There the result is 0 or 1, whatever the exponent is.
-            let is_constant = x.eq_scalar(0.0)?.logical_and(&z.ge_scalar(0.0)?)?;
+            let is_constant = x.eq(0.0)?.logical_and(&z.ge(0.0)?)?;
             ((g * y)? * x.log()?)?.masked_fill(&is_constant, 0.0)?
         },
     ]
 }
 
 pub(super) fn copysign(b: &Backward, x: &Tensor, _: &Tensor, y: &Tensor) -> Result<Grads> {
-    let ratio = (y / x)?.masked_fill(&x.eq_scalar(0.0)?, 0.0)?;
+    let ratio = (y / x)?.masked_fill(&x.eq(0.0)?, 0.0)?;
     let of_first = b.needs(0).then(|| &b.grad * ratio).transpose()?;
     Ok([of_first, None].into_iter().collect())
 }
@@ -47,7 +47,7 @@ pub(super) fn of_logs(
     grads![b;
         {
             // There the operation is 0 whatever the logarithm is.
-            let is_zero = x.eq_scalar(0.0)?.logical_and(&below.le_scalar(0.0)?)?;
+            let is_zero = x.eq(0.0)?.logical_and(&below.le(0.0)?)?;
             by_log()?.masked_fill(&is_zero, 0.0)?
         },
         (&b.grad * (x / below)?)?,

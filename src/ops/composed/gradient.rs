@@ -35,7 +35,7 @@ impl Tensor {
         }
         let mask = move |y: &Tensor| {
             // A NaN is outside of neither bound, and its gradient passes, as in PyTorch.
-            y.le_scalar(min)?.logical_or(&y.ge_scalar(max)?)
+            y.le(min)?.logical_or(&y.ge(max)?)
         };
         Ok(y.recorded_by_mask("hardtanh", self, mask))
     }
@@ -48,7 +48,7 @@ impl Tensor {
         let shape = weight.layout.shape.clone();
         let rule = move |b: &Backward| {
             let (g, x) = (&b.grad, &b.saved[0]);
-            let is_above = x.gt_scalar(0)?;
+            let is_above = x.gt(0)?;
             grads![b;
                 is_above.where_(g, &(g * &b.saved[1])?)?,
                 (g * x)?.masked_fill(&is_above, 0.0)?.sum_to(&shape)?,

@@ -85,7 +85,7 @@ impl Tensor {
             return loss.recorded(&[self, target], compute);
         }
         let size = self.sub(target).called(OPERATION)?.abs()?;
-        let is_inside = size.lt_scalar(beta)?;
+        let is_inside = size.lt(beta)?;
         let inside = (size.square()? * (0.5 / beta))?;
         reduced(is_inside.where_(&inside, &(size - 0.5 * beta)?)?, reduction)
     }

@@ -91,12 +91,12 @@ pub(super) fn of_binary(b: &Backward, g: &Tensor, operands: &[Tensor]) -> Result
     grads![b;
         {
             // As in PyTorch, the divisor is not 0 at 0 and 1.
-            let divisor = (x * (1.0 - x)?)?.maximum_scalar(1e-12)?;
+            let divisor = (x * (1.0 - x)?)?.maximum(1e-12)?;
             (((x - target)? / divisor)? * g)?
         },
         {
-            let yes = x.log()?.maximum_scalar(-100)?;
-            let no = x.neg()?.log1p()?.maximum_scalar(-100)?;
+            let yes = x.log()?.maximum(-100)?;
+            let no = x.neg()?.log1p()?.maximum(-100)?;
             ((no - yes)? * g)?
         },
     ]
@@ -131,12 +131,10 @@ pub(super) fn of_binary_logits(b: &Backward, g: &Tensor, operands: &[Tensor]) ->
 /// Which targets are no class.
 fn is_no_class(targets: &Tensor, classes: usize) -> Result<Tensor> {
     match (targets.dtype, i32::try_from(classes)) {
-        (DType::I32, Ok(classes)) => {
-            (targets.lt_scalar(0)?).logical_or(&targets.ge_scalar(classes)?)
-        }
-        (DType::I32, Err(_)) => targets.lt_scalar(0),
+        (DType::I32, Ok(classes)) => (targets.lt(0)?).logical_or(&targets.ge(classes)?),
+        (DType::I32, Err(_)) => targets.lt(0),
         // A tensor has fewer elements than 2³².
-        _ => targets.ge_scalar(u32::try_from(classes).unwrap_or(u32::MAX)),
+        _ => targets.ge(u32::try_from(classes).unwrap_or(u32::MAX)),
     }
 }
 

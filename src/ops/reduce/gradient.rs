@@ -141,7 +141,7 @@ fn through_norm(op: Op, g: Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         Op::SUM_SIZES => g * x.sign()?,
         Op::SUM_SQUARES => (g * x)? * 2.0,
         // A row of zeros has the gradient 0.
-        Op::EUCLIDEAN => (g * (x / y)?)?.masked_fill(&y.eq_scalar(0.0)?, 0.0),
+        Op::EUCLIDEAN => (g * (x / y)?)?.masked_fill(&y.eq(0.0)?, 0.0),
         // The number is the order of the norm. Powers of small elements may be 0, and so is `y`.
         Op {
             lift: Lift::Power,
@@ -149,8 +149,8 @@ fn through_norm(op: Op, g: Tensor, x: &Tensor, y: &Tensor) -> Result<Tensor> {
             number,
             ..
         } => {
-            let ratio = (x.abs()? / y)?.pow_scalar(number - 1.0)?;
-            let is_zero = x.eq_scalar(0.0)?.logical_or(&y.eq_scalar(0.0)?)?;
+            let ratio = (x.abs()? / y)?.pow(number - 1.0)?;
+            let is_zero = x.eq(0.0)?.logical_or(&y.eq(0.0)?)?;
             (g * (x.sign()? * ratio)?)?.masked_fill(&is_zero, 0.0)
         }
         _ => Err(without_gradient("reduction")),

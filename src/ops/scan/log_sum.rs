@@ -93,7 +93,7 @@ fn recorded(x: &Tensor, axis: isize) -> Result<Tensor> {
             let sums = logs.flip(&[axis])?.logcumsumexp(axis)?.flip(&[axis])?;
             (sums + &x)?.exp()
         };
-        grads![b; (part(&g.le_scalar(0)?)? - part(&g.ge_scalar(0)?)?)?.cast(dtype)?]
+        grads![b; (part(&g.le(0)?)? - part(&g.ge(0)?)?)?.cast(dtype)?]
     };
     Ok(y.recorded_as(OPERATION, &[x], saves, rule))
 }

@@ -196,7 +196,7 @@ impl Places<'_> {
         let own = if settle.is_alone { 0.0 } else { 1.0 };
         let count = self.counted(DType::F32, [own.into(), 1.0.into()], Settle::ADD)?;
         // A place without any is no mean.
-        let count = count.maximum_scalar(1.0)?;
+        let count = count.maximum(1.0)?;
         let share = (b.grad.cast(DType::F32)? / count)?.cast(b.grad.dtype)?;
         grads![b; self.of_old(&share, settle)?, self.taken(&share)?]
     }
@@ -207,7 +207,7 @@ impl Places<'_> {
     fn through_product(&self, b: &Backward, settle: Settle) -> Result<Grads> {
         let dtype = b.grad.dtype;
         let split = |factors: &Tensor| {
-            let is_zero = factors.eq_scalar(0.0)?;
+            let is_zero = factors.eq(0.0)?;
             let filled = factors.cast(DType::F32)?.masked_fill(&is_zero, 1.0)?;
             Ok((filled, is_zero.cast(DType::F32)?))
         };
@@ -242,7 +242,7 @@ impl Places<'_> {
             false => is_old.cast(DType::F32)?,
         };
         let count = self.placed(&own, &is_src.cast(DType::F32)?, Settle::ADD)?;
-        let share = (b.grad.cast(DType::F32)? / count.maximum_scalar(1.0)?)?.cast(dtype)?;
+        let share = (b.grad.cast(DType::F32)? / count.maximum(1.0)?)?.cast(dtype)?;
         grads![b;
             match settle.is_alone {
                 true => self.others(&b.grad)?,

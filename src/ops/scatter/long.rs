@@ -46,7 +46,7 @@ pub(super) fn place(
     let own = constant(own.into(), x.shape())?;
     let sum = into_copy(&start, at, indices.0, &src, How::Sum)?;
     let one = constant(1.into(), src.shape())?;
-    let count = into_copy(&own, at, indices.0, &one, How::Sum)?.maximum_scalar(1)?;
+    let count = into_copy(&own, at, indices.0, &one, How::Sum)?.maximum(1)?;
     let mean = match dtype.is_float() {
         true => sum.div(&count)?,
         false => sum.floor_divide(&count)?,

@@ -41,11 +41,12 @@ impl Tensor {
         Ok(y.recorded_as(op.name(), &operands, &saves[..count], rule))
     }
 
-    /// [`lerp_scalar`](Tensor::lerp_scalar), with its gradients.
+    /// [`lerp`](Tensor::lerp) with a number, of these bits, with its gradients.
     #[cold]
     #[track_caller]
-    pub(super) fn lerp_scalar_recorded(&self, end: &Tensor, weight: f32) -> Result<Tensor> {
-        let y = self.untracked().lerp_scalar(&end.untracked(), weight)?;
+    pub(super) fn lerp_by_recorded(&self, end: &Tensor, weight: u32) -> Result<Tensor> {
+        let y = self.untracked().lerp_by(&end.untracked(), weight)?;
+        let weight = f32::from_bits(weight);
         let shapes = [self, end].map(|operand| operand.layout.shape.clone());
         let rule = move |b: &Backward| {
             grads![b;

@@ -35,14 +35,14 @@ rows! {
         Clamp clamp(1, 2) Numbers Same, in [1.1, 1.9], [0.0, 0.0];
             Any(of::clamp), Mask(MaskRule {
                 of: |x, [low, high]| {
-                    x.ge_scalar(low)?.logical_and(&x.le_scalar(high)?)?.logical_not()
+                    x.ge(low)?.logical_and(&x.le(high)?)?.logical_not()
                 },
                 through: |g, is_outside, _| g.masked_fill(is_outside, 0.0),
             });
 
         LeakyRelu leaky_relu(0.25) Floats Same, in [-2.0, -0.1], [0.0, 0.0];
             ByScalars(|x, [slope, _]| if x < 0.0 { x * slope } else { x }), Mask(MaskRule {
-                of: |x, _| x.gt_scalar(0.0),
+                of: |x, _| x.gt(0.0),
                 through: |g, is_above, [slope, _]| is_above.where_(g, &(g * slope)?),
             });
 
@@ -51,14 +51,14 @@ rows! {
             Scaled(|g, x, [alpha, scale]| {
                 let above = (g * scale)?;
                 let below = (&above * (x.clamp(f32::MIN, 0.0)?.exp()? * alpha)?)?;
-                x.gt_scalar(0.0)?.where_(&above, &below)
+                x.gt(0.0)?.where_(&above, &below)
             });
 
         Celu celu(1.5) Floats Same, in [-2.0, -0.1], [2e-5, 1e-12];
             ByScalars(|x, [alpha, _]| if x < 0.0 { alpha * (x / alpha).exp_m1() } else { x }),
             Scaled(|g, x, [alpha, _]| {
                 let below = (g * (x.clamp(f32::MIN, 0.0)? * alpha.recip())?.exp()?)?;
-                x.gt_scalar(0.0)?.where_(g, &below)
+                x.gt(0.0)?.where_(g, &below)
             });
 
         BitwiseNot bitwise_not() Whole Same, in [0.0, 0.0], [0.0, 0.0];
@@ -206,7 +206,7 @@ rows! {
         Sinc sinc Floats Float, in [1.2, 1.8], [1e-6, 1e-9];
             Wide(of::sinc), Operand(|g, x| {
                 let slope = (((x * PI)?.cos()? - x.sinc()?)? / x)?;
-                g * slope.masked_fill(&x.eq_scalar(0.0)?, 0.0)?
+                g * slope.masked_fill(&x.eq(0.0)?, 0.0)?
             });
 
         /// `log(x / (1 - x))`, the inverse of `sigmoid`, for floats; integers give f32.
@@ -215,7 +215,7 @@ rows! {
         Logit logit Floats Float, in [0.2, 0.8], [1e-6, 2e-7];
             Wide(|x| x.ln() - (-x).ln_1p()), Operand(|g, x| {
                 // As the result, it is NaN outside of the domain.
-                let is_outside = x.lt_scalar(0.0)?.logical_or(&x.gt_scalar(1.0)?)?;
+                let is_outside = x.lt(0.0)?.logical_or(&x.gt(1.0)?)?;
                 (g / (x * (1.0 - x)?)?)?.masked_fill(&is_outside, f32::NAN)
             });
 
@@ -253,7 +253,7 @@ rows! {
         /// `x` if it is above 0, else 0, for all numbers; NaN for NaN.
         Relu relu + relu_ Numbers Same, in [0.1, 2.0], [0.0, 0.0];
             Numbers(|x| if x < 0.0 { 0.0 } else { x }, |x| x.max(0), |x| x),
-            ResultMask(|y| y.le_scalar(0.0));
+            ResultMask(|y| y.le(0.0));
 
         /// `1 / (1 + exp(-x))`, for floats; integers give f32.
         /// There is no intermediate overflow.
@@ -301,7 +301,7 @@ rows! {
         /// `x / 6 + 1/2`, clamped to between 0 and 1, for floats.
         Hardsigmoid hardsigmoid Floats Same, in [-2.9, 2.9], [1e-6, 1e-7];
             Narrow(|x| (x / 6.0 + 0.5).clamp(0.0, 1.0)), Mask(MaskRule {
-                of: |x, _| x.abs()?.lt_scalar(3.0)?.logical_not(),
+                of: |x, _| x.abs()?.lt(3.0)?.logical_not(),
                 through: |g, is_flat, _| (g * (1.0 / 6.0))?.masked_fill(is_flat, 0.0),
             });
 
@@ -309,8 +309,8 @@ rows! {
         Hardswish hardswish Floats Same, in [-2.9, 2.9], [1e-6, 1e-7];
             Narrow(|x| x * ((x + 3.0).clamp(0.0, 6.0) / 6.0)), Operand(|g, x| {
                 let slope = ((x * (1.0 / 3.0))? + 0.5)?;
-                let slope = slope.masked_fill(&x.gt_scalar(3.0)?, 1.0)?;
-                g * slope.masked_fill(&x.lt_scalar(-3.0)?, 0.0)?
+                let slope = slope.masked_fill(&x.gt(3.0)?, 1.0)?;
+                g * slope.masked_fill(&x.lt(-3.0)?, 0.0)?
             });
 
         /// `x - tanh(x)`, for floats. The relative error is at most 2e-6, also near 0.

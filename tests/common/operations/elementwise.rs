@@ -21,15 +21,17 @@ const UNARY: &[(&str, Call)] = lapidary::unary_methods!(unary);
 
 /// The calls of the operations on two tensors that are rows: with tensors, and with numbers.
 macro_rules! binary {
-    ({ $($name:ident)* } { $($number:ident)* } { $($in_place:ident)* } { $($with:ident)* }) => {
+    ({ $($name:ident)* } { $($in_place:ident)* }) => {
         [
             &[
                 $((stringify!($name), |t| one(t[0].$name(&t[1]))),)*
                 $((stringify!($in_place), |t| written(t, t[0].$in_place(&t[1]))),)*
             ],
             &[
-                $((stringify!($number), |t| one(t[0].$number(2))),)*
-                $((stringify!($with), |t| written(t, t[0].$with(2))),)*
+                $((concat!(stringify!($name), ", a number"), |t| one(t[0].$name(2))),)*
+                $((concat!(stringify!($in_place), ", a number"), |t| {
+                    written(t, t[0].$in_place(2))
+                }),)*
             ],
         ]
     };
@@ -98,9 +100,7 @@ const FAMILIES: &[Operation] = &[
     family("sub, one first", NUMBERS, &[x(ONE), x(MATRIX)], |t| {
         one(t[0].sub(&t[1]))
     }),
-    family("add_scalar", NUMBERS, &[x(MATRIX)], |t| {
-        one(t[0].add_scalar(2))
-    }),
+    family("add, a number", NUMBERS, &[x(MATRIX)], |t| one(t[0].add(2))),
     family("number first", NUMBERS, &[x(MATRIX)], |t| one(7 - &t[0])),
     family("add_", NUMBERS, &[x(MATRIX), x(MATRIX)], |t| {
         written(t, t[0].add_(&t[1]))
@@ -108,8 +108,8 @@ const FAMILIES: &[Operation] = &[
     family("mul_, one", NUMBERS, &[x(MATRIX), x(ONE)], |t| {
         written(t, t[0].mul_(&t[1]))
     }),
-    family("add_scalar_", NUMBERS, &[x(MATRIX)], |t| {
-        written(t, t[0].add_scalar_(2))
+    family("add_, a number", NUMBERS, &[x(MATRIX)], |t| {
+        written(t, t[0].add_(2))
     }),
     family(
         "lt",
@@ -186,9 +186,6 @@ const OTHERS: &[Operation] = &[
     op("gelu_backward", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
         one(t[0].gelu_backward(&t[1]))
     }),
-    op("pow_scalar", NUMBERS, &[x(MATRIX)], |t| {
-        one(t[0].pow_scalar(2))
-    }),
     op("fill_", NUMBERS, &[x(MATRIX)], |t| {
         written(t, t[0].fill_(2))
     }),
@@ -212,11 +209,11 @@ const OTHERS: &[Operation] = &[
     op("lerp_", FLOATS, &[x(MATRIX), x(ROW), share(ONE)], |t| {
         written(t, t[0].lerp_(&t[1], &t[2]))
     }),
-    op("lerp_scalar", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
-        one(t[0].lerp_scalar(&t[1], 0.5))
+    op("lerp, a number", FLOATS, &[x(MATRIX), x(MATRIX)], |t| {
+        one(t[0].lerp(&t[1], 0.5))
     }),
-    op("lerp_scalar_", FLOATS, &[x(MATRIX), x(ONE)], |t| {
-        written(t, t[0].lerp_scalar_(&t[1], 0.5))
+    op("lerp_, a number", FLOATS, &[x(MATRIX), x(ONE)], |t| {
+        written(t, t[0].lerp_(&t[1], 0.5))
     }),
     op("addcdiv", FLOATS, &[x(MATRIX), x(MATRIX), x(MATRIX)], |t| {
         one(t[0].addcdiv(&t[1], &t[2], 2))

@@ -65,9 +65,9 @@ WITH_NUMBER = """add sub mul div rem remainder floor_divide atan2 hypot copysign
 fmax fmin logaddexp logaddexp2 xlogy xlog1py pow""".split()
 
 
-def with_number(name):
-    """The second operand is a number of the first one's type."""
-    return lambda t, o: OF_TWO[name](t[0], torch.full_like(t[0], o[0]).detach())
+def of_two(call):
+    """The second operand may be an option: a number of the first one's type."""
+    return lambda t, o: call(*t, *[torch.full_like(t[0], number).detach() for number in o])
 
 
 WITH_OPTIONS = {
@@ -88,8 +88,7 @@ WITH_OPTIONS = {
     "where, number first": lambda t, o: torch.where(t[0], o[0], t[1]),
     "where, number last": lambda t, o: torch.where(t[0], t[1], o[0]),
     "masked_fill": lambda t, o: t[0].masked_fill(t[1], o[0]),
-    "lerp": lambda t, o: torch.lerp(*torch.broadcast_tensors(*t)),
-    "lerp_scalar": lambda t, o: torch.lerp(*torch.broadcast_tensors(*t), o[0]),
+    "lerp": lambda t, o: torch.lerp(*torch.broadcast_tensors(*t), *o),
     "addcmul": lambda t, o: torch.addcmul(*t, value=o[0]),
     "addcdiv": lambda t, o: torch.addcdiv(*t, value=o[0]),
     "tril": lambda t, o: t[0].tril(o[0]),
@@ -407,8 +406,7 @@ BACKWARDS = {
 
 CALLS = {
     **{name: lambda t, o, call=call: call(t[0]) for name, call in OF_ONE.items()},
-    **{name: lambda t, o, call=call: call(*t) for name, call in OF_TWO.items()},
-    **{f"{name}_scalar": with_number(name) for name in WITH_NUMBER},
+    **{name: of_two(call) for name, call in OF_TWO.items()},
     **WITH_OPTIONS,
     **AXES,
     **LOSSES,

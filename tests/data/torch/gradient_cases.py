@@ -31,11 +31,11 @@ def scalars():
         for value in [numbers.get(name, 1.5), numbers.get(name, -0.75)]:
             if value < 0 and name.startswith("xlog"):
                 continue
-            yield from call(f"{name}_scalar", [x(2, 3, among=among)], value)
+            yield from call(name, [x(2, 3, among=among)], value)
     for exponent in [-1, 0, 0.5, 1, 2, 3]:
-        yield from call("pow_scalar", [x(2, 3, among=POSITIVE)], exponent)
+        yield from call("pow", [x(2, 3, among=POSITIVE)], exponent)
     for exponent in [0, 1, 2, 3]:
-        yield from call("pow_scalar", [x(2, 3, among=AWAY)], exponent)
+        yield from call("pow", [x(2, 3, among=AWAY)], exponent)
     for name, options in [
         ("number less", [2]),
         ("number by", [3]),
@@ -76,18 +76,18 @@ def edges():
         ("elu", [2], [0, 1, -1, -60]),
         ("celu", [2], [0, 1, -1, -60]),
         ("nan_to_num", [0, 2, -2], [NAN, INF, -INF, 1]),
-        ("pow_scalar", [2], [0, -1.5, 2]),
-        ("pow_scalar", [3], [0, -1.5, 2]),
-        ("pow_scalar", [1], [0, -1.5, 2]),
-        ("pow_scalar", [0], [0, -1.5, 2]),
-        ("pow_scalar", [0.5], [0, 1.5, 2]),
-        ("maximum_scalar", [0.5], [0.5, 0, 1]),
-        ("minimum_scalar", [0.5], [0.5, 0, 1]),
-        ("fmax_scalar", [0.5], [0.5, 0, 1]),
-        ("fmin_scalar", [0.5], [0.5, 0, 1]),
-        ("xlogy_scalar", [2], [0, 1, -1]),
-        ("hypot_scalar", [0], [1, -2]),
-        ("copysign_scalar", [-1], [0, 1, -1]),
+        ("pow", [2], [0, -1.5, 2]),
+        ("pow", [3], [0, -1.5, 2]),
+        ("pow", [1], [0, -1.5, 2]),
+        ("pow", [0], [0, -1.5, 2]),
+        ("pow", [0.5], [0, 1.5, 2]),
+        ("maximum", [0.5], [0.5, 0, 1]),
+        ("minimum", [0.5], [0.5, 0, 1]),
+        ("fmax", [0.5], [0.5, 0, 1]),
+        ("fmin", [0.5], [0.5, 0, 1]),
+        ("xlogy", [2], [0, 1, -1]),
+        ("hypot", [0], [1, -2]),
+        ("copysign", [-1], [0, 1, -1]),
     ]:
         yield from call(name, [exact(values)], *options, ways=2)
     equal = [exact([0, 1, -1, 2, 1]), exact([0, 1, 1, 2, -1])]
@@ -155,7 +155,7 @@ def ternary():
         yield from call("where, number last", [mask(*a), x(*b)], -2)
         yield from call("masked_fill", [x(2, 3), mask(*c)], 3)
         yield from call("lerp", [x(*a), x(*b), x(*c, among=SHARES)], ways=4)
-        yield from call("lerp_scalar", [x(*a), x(*b)], 0.25)
+        yield from call("lerp", [x(*a), x(*b)], 0.25)
     # PyTorch has no broadcast of the first operand here.
     for b, c in [((2, 3), (2, 3)), ((3,), (2, 1)), ((), (2, 3))]:
         yield from call("addcmul", [x(2, 3), x(*b), x(*c)], 1.5, ways=4)

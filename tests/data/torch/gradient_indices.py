@@ -125,7 +125,7 @@ def in_place():
             operands = [x(2, 3, among=first), x(*shape, among=second)]
             yield from write(f"{name}_", operands)
         value = 2.5 if name == "xlogy" else 1.5
-        yield from write(f"{name}_scalar_", [x(2, 3, among=first)], value)
+        yield from write(f"{name}_", [x(2, 3, among=first)], value)
     more = "whole", "narrowed", "selected", "flipped", "diagonal"
     for shape in [(2, 3), (3,), (2, 1), ()]:
         yield from write("copy_", [x(2, 3), x(*shape)], targets=more)
@@ -135,7 +135,7 @@ def in_place():
     broken = exact([1, float("nan"), -1])
     yield from write("nan_to_num_", [broken], 2, None, None, targets=["whole"])
     yield from write("lerp_", [x(2, 3), x(2, 3), x(2, 1, among=SHARES)])
-    yield from write("lerp_scalar_", [x(2, 3), x(3)], 0.25)
+    yield from write("lerp_", [x(2, 3), x(3)], 0.25)
     yield from write("addcmul_", [x(2, 3), x(3), x(2, 3)], 1.5)
     yield from write("addcdiv_", [x(2, 3), x(2, 3), x(2, 1, among=AWAY)], 1.5)
     once = ints([[2, 0, 3], [1, 3, 0]])

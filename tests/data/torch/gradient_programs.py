@@ -12,7 +12,7 @@ COUNT = 240
 
 OF_ONE = """neg tanh sigmoid exp sin cos square relu silu gelu softplus erf atan abs mish
 log_sigmoid""".split()
-WITH_NUMBER = "add_scalar sub_scalar mul_scalar div_scalar maximum_scalar".split() + ["number less"]
+WITH_NUMBER = "add sub mul div maximum".split() + ["number less"]
 OF_TWO = "add sub mul mul maximum minimum logaddexp".split()
 IN_PLACE_ONE = "tanh_ sigmoid_ exp_ sin_ square_ relu_ neg_".split()
 IN_PLACE_TWO = "add_ sub_ mul_ copy_ maximum_".split()

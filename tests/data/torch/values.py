@@ -436,7 +436,7 @@ def composed():
         190, generator=generator)])  # fmt: skip
     a, b, c = draw(), draw(), draw()
     yield "lerp", [a, b, c], exactly(torch.lerp, a, b, c)
-    yield "lerp_scalar", [a, b], exactly(lambda a, b: torch.lerp(a, b, 0.25), a, b)
+    yield "lerp of a number", [a, b], exactly(lambda a, b: torch.lerp(a, b, 0.25), a, b)
     yield "addcmul", [a, b, c], exactly(lambda a, b, c: torch.addcmul(a, b, c, value=-0.5), a, b, c)
     yield "addcdiv", [a, b, c], exactly(lambda a, b, c: torch.addcdiv(a, b, c, value=2), a, b, c)
     odd = torch.tensor([0.0, -0.0, 1.0, 1.001, 1.01, -1.0, 1e-9, 1e30, 1.0005e30, INF, -INF, NAN])

@@ -18,13 +18,11 @@ macro_rules! unary {
 const UNARY: &[(&str, Call)] = lapidary::unary_methods!(unary);
 
 macro_rules! binary {
-    ({ $($name:ident)* } { $($number:ident)* } { $($in_place:ident)* } { $($with:ident)* }) => {
+    ({ $($name:ident)* } { $($in_place:ident)* }) => {
         &[
-            $((stringify!($name), |t, _| t[0].$name(&t[1])),)*
-            $((stringify!($number), |t, given| t[0].$number(given.float(0))),)*
-            $((stringify!($in_place), |t, _| t[0].$in_place(&t[1]).map(|()| t[0].clone())),)*
-            $((stringify!($with), |t, given| {
-                t[0].$with(given.float(0)).map(|()| t[0].clone())
+            $((stringify!($name), |t, given| t[0].$name(given.last(t, 1))),)*
+            $((stringify!($in_place), |t, given| {
+                t[0].$in_place(given.last(t, 1)).map(|()| t[0].clone())
             }),)*
         ]
     };
@@ -50,7 +48,6 @@ pub(super) const OTHERS: &[(&str, Call)] = &[
     ("copy", |t, _| t[0].copy()),
     ("gelu_backward", |t, _| t[0].gelu_backward(&t[1])),
     ("prelu", |t, _| t[0].prelu(&t[1])),
-    ("pow_scalar", |t, given| t[0].pow_scalar(given.float(0))),
     ("hardshrink", |t, given| t[0].hardshrink(given.float(0))),
     ("softshrink", |t, given| t[0].softshrink(given.float(0))),
     ("leaky_relu", |t, given| t[0].leaky_relu(given.float(0))),
@@ -83,10 +80,7 @@ pub(super) const OTHERS: &[(&str, Call)] = &[
     ("masked_fill", |t, given| {
         t[0].masked_fill(&t[1], given.float(0))
     }),
-    ("lerp", |t, _| t[0].lerp(&t[1], &t[2])),
-    ("lerp_scalar", |t, given| {
-        t[0].lerp_scalar(&t[1], given.float(0))
-    }),
+    ("lerp", |t, given| t[0].lerp(&t[1], given.last(t, 2))),
     ("addcmul", |t, given| {
         t[0].addcmul(&t[1], &t[2], given.float(0))
     }),

@@ -23,9 +23,8 @@ pub(super) const OTHERS: &[(&str, Call)] = &[
         let [nan, above, below] = [0, 1, 2].map(|at| given.optional(at));
         written(t, t[0].nan_to_num_(nan.unwrap_or_default(), above, below))
     }),
-    ("lerp_", |t, _| written(t, t[0].lerp_(&t[1], &t[2]))),
-    ("lerp_scalar_", |t, given| {
-        written(t, t[0].lerp_scalar_(&t[1], given.float(0)))
+    ("lerp_", |t, given| {
+        written(t, t[0].lerp_(&t[1], given.last(t, 2)))
     }),
     ("addcmul_", |t, given| {
         written(t, t[0].addcmul_(&t[1], &t[2], given.float(0)))

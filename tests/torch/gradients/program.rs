@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lapidary::operations::TensorOrNumber;
 use lapidary::{DType, Gpu, Result, Tensor};
 use serde_json::Value;
 
@@ -53,6 +54,14 @@ impl Given<'_> {
     /// A float, unless the option is `null`.
     pub(super) fn optional(&self, at: usize) -> Option<f32> {
         (!self.0[at].is_null()).then(|| self.float(at))
+    }
+
+    /// The tensor at an index, or the first option in its place.
+    pub(super) fn last<'a>(&self, tensors: &'a [Tensor], at: usize) -> TensorOrNumber<'a> {
+        match tensors.get(at) {
+            Some(tensor) => tensor.into(),
+            None => self.float(0).into(),
+        }
     }
 
     pub(super) fn axis(&self, at: usize) -> isize {

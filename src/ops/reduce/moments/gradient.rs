@@ -32,7 +32,7 @@ impl Tensor {
             if is_root {
                 let root = b.saved[1].reshape(&kept)?.cast(DType::F32)?;
                 // Where all elements are equal, the gradient is 0.
-                g = ((g * 0.5)? / &root)?.masked_fill(&root.eq_scalar(0.0)?, 0.0)?;
+                g = ((g * 0.5)? / &root)?.masked_fill(&root.eq(0.0)?, 0.0)?;
             }
             grads![b; (away * (g * (2.0 / divisor))?)?.cast(dtype)?]
         };

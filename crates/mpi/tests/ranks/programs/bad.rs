@@ -105,7 +105,7 @@ pub(crate) fn differs(ranks: &Ranks) -> Result<()> {
         ranks.all_reduce(&own, Reduce::Sum)
     })?;
     check_refused(ranks, gpu, 2, ["bool where", "bool where"], |is_bad| {
-        let own = if is_bad { x.gt_scalar(0.0)? } else { x.clone() };
+        let own = if is_bad { x.gt(0.0)? } else { x.clone() };
         ranks.all_reduce(&own, Reduce::Sum)
     })?;
     for axis in [2, -3] {

@@ -124,7 +124,7 @@ pub(crate) fn moves(ranks: &Ranks) -> Result<()> {
                 }
                 shape[if axis == 0 { 0 } else { 1 }] = 3 * of;
                 values(&gpu, of, &shape, DType::F32)?
-                    .gt_scalar(0.0)?
+                    .gt(0.0)?
                     .cast(dtype)
                     .map_err(Into::into)
             };
