@@ -25,6 +25,19 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     gpus
 }
 
+/// The same devices, for a loop. A test that fails has printed the name of the last one.
+pub(crate) fn each() -> impl Iterator<Item = Gpu> {
+    named(gpus())
+}
+
+/// Prints the name of each device before its turn.
+pub(crate) fn named(gpus: Vec<(&'static str, Gpu)>) -> impl Iterator<Item = Gpu> {
+    gpus.into_iter().map(|(name, gpu)| {
+        println!("on the {name}");
+        gpu
+    })
+}
+
 /// The simulation, which computes by the references of the kernels.
 pub(crate) fn reference() -> Gpu {
     simulated(128 << 20)
@@ -65,3 +78,14 @@ pub(crate) fn adopt(binding_bytes: u64) -> Gpu {
     let (device, queue) = pollster::block_on(request).expect("lower limits are always granted");
     Gpu::adopt(&adapter, &device, &queue).expect("the limits are enough")
 }
+
+/// Checks that a call is refused with an error of this kind.
+macro_rules! refused {
+    ($kind:ident: $call:expr) => {
+        match $call {
+            Err(lapidary::Error::$kind { .. }) => {}
+            other => panic!("{}: {:?}", stringify!($call), other.err()),
+        }
+    };
+}
+pub(crate) use refused;

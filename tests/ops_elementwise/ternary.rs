@@ -1,9 +1,9 @@
 //! Operations on three elements, and interpolation between two tensors.
 
 use half::{bf16, f16};
-use lapidary::{DType, Error, Gpu, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::devices::{gpus, reference};
+use crate::devices::{each, gpus, reference, refused};
 use crate::ops_elementwise::model::{Sample, assert_close, check_all, floats, tensor};
 
 type Method = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
@@ -72,7 +72,7 @@ fn three_tensors_broadcast_and_meet() -> Result<()> {
 
 #[test]
 fn both_ends_are_met_and_integers_wrap() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let a = gpu.tensor(&[0.1_f32, -7.3, 1e8, -3e-5], &[4])?;
         let b = gpu.tensor(&[0.7_f32, 1e9, -0.3, 12.1], &[4])?;
         assert_eq!(a.lerp(&b, 0.0)?.to_vec::<f32>()?, a.to_vec::<f32>()?);
@@ -94,7 +94,7 @@ fn both_ends_are_met_and_integers_wrap() -> Result<()> {
 
 #[test]
 fn the_value_is_not_rounded_to_a_narrow_type() -> Result<()> {
-    for (device, gpu) in gpus() {
+    for gpu in each() {
         // As f16 the value is 1, and as bf16 too.
         let value = 1.0004;
         let x = gpu.tensor(&[1000.0_f32], &[1])?;
@@ -103,10 +103,10 @@ fn the_value_is_not_rounded_to_a_narrow_type() -> Result<()> {
             let a = gpu.full(&[1], base, dtype)?;
             for made in [a.addcmul(&x, &one, value)?, a.addcdiv(&x, &one, value)?] {
                 let got = floats(&made)?[0];
-                assert!((got - wanted).abs() < 2e-3, "{got} of {dtype} on {device}");
+                assert!((got - wanted).abs() < 2e-3, "{got} of {dtype}");
             }
             a.addcmul_(&one, &x, value)?;
-            assert!((floats(&a)?[0] - wanted).abs() < 2e-3, "{a} on {device}");
+            assert!((floats(&a)?[0] - wanted).abs() < 2e-3, "{a}");
         }
     }
     Ok(())
@@ -114,7 +114,7 @@ fn the_value_is_not_rounded_to_a_narrow_type() -> Result<()> {
 
 #[test]
 fn in_place_the_view_is_written_and_nothing_else() -> Result<()> {
-    for (device, gpu) in gpus() {
+    for gpu in each() {
         let random = &mut fastrand::Rng::with_seed(31);
         for axes in [[0, 1], [1, 0]] {
             for (name, in_place, method) in IN_PLACE {
@@ -125,12 +125,11 @@ fn in_place_the_view_is_written_and_nothing_else() -> Result<()> {
                 let (b, c) = (b?, c?);
                 let wanted = floats(&method(&view, &b, &c)?)?;
                 in_place(&view, &b, &c)?;
-                let what = format!("{name} on {device}");
-                assert_close(&what, &floats(&view)?, &wanted, 0.0, 0.0);
+                assert_close(name, &floats(&view)?, &wanted, 0.0, 0.0);
                 let after = floats(&x)?;
                 for (at, (before, after)) in before.iter().zip(after).enumerate() {
                     let is_inside = (1..9).contains(&(at / 12)) && (3..11).contains(&(at % 12));
-                    assert!(is_inside || before.to_bits() == after.to_bits(), "{what}");
+                    assert!(is_inside || before.to_bits() == after.to_bits(), "{name}");
                 }
             }
         }
@@ -169,67 +168,51 @@ const IN_PLACE: [InPlace; 4] = [
 
 #[test]
 fn what_does_not_go_together_is_refused() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let random = &mut fastrand::Rng::with_seed(32);
         let a = tensor::<f32>(&gpu, random, &[4]);
         let b = tensor::<f16>(&gpu, random, &[4]);
         let c = tensor::<f32>(&gpu, random, &[3]);
         let n = tensor::<i32>(&gpu, random, &[4]);
-        assert!(matches!(a.lerp(&a, &b), Err(Error::DType { .. })));
-        assert!(matches!(a.lerp(&b, &a), Err(Error::DType { .. })));
-        assert!(matches!(n.lerp(&n, 0.5), Err(Error::DType { .. })));
-        assert!(matches!(n.addcdiv(&n, &n, 1), Err(Error::DType { .. })));
-        assert!(matches!(n.addcmul(&n, &n, 0.5), Err(Error::DType { .. })));
-        assert!(matches!(a.addcmul(&a, &c, 1), Err(Error::Shape { .. })));
+        refused!(DType: a.lerp(&a, &b));
+        refused!(DType: a.lerp(&b, &a));
+        refused!(DType: n.lerp(&n, 0.5));
+        refused!(DType: n.addcdiv(&n, &n, 1));
+        refused!(DType: n.addcmul(&n, &n, 0.5));
+        refused!(Shape: a.addcmul(&a, &c, 1));
         let wide = c.unsqueeze(1)?.broadcast_to(&[3, 4])?;
-        assert!(matches!(wide.lerp_(&a, &a), Err(Error::Shape { .. })));
-        let (_, other) = gpus().swap_remove(0);
+        refused!(Shape: wide.lerp_(&a, &a));
+        let other = reference();
         let far = other.tensor(&[0.0_f32; 4], &[4])?;
-        assert!(matches!(a.lerp(&a, &far), Err(Error::Foreign { .. })));
+        refused!(Foreign: a.lerp(&a, &far));
     }
     Ok(())
 }
 
 #[test]
 fn either_choice_of_where_may_be_a_number() -> Result<()> {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         let mask = gpu.tensor(&[true, false, true], &[3])?;
         let x = gpu.tensor(&[1.0_f32, 2.0], &[2, 1])?;
         let got = mask.where_(&x, -0.5)?;
-        assert_eq!(got.shape(), [2, 3], "{name}");
-        assert_eq!(
-            got.to_vec::<f32>()?,
-            [1.0, -0.5, 1.0, 2.0, -0.5, 2.0],
-            "{name}"
-        );
+        assert_eq!(got.shape(), [2, 3]);
+        assert_eq!(got.to_vec::<f32>()?, [1.0, -0.5, 1.0, 2.0, -0.5, 2.0]);
         let got = mask.where_(7, &x)?;
-        assert_eq!(
-            got.to_vec::<f32>()?,
-            [7.0, 1.0, 7.0, 7.0, 2.0, 7.0],
-            "{name}"
-        );
-        assert_eq!(
-            mask.where_(1, 0.5)?.to_vec::<f32>()?,
-            [1.0, 0.5, 1.0],
-            "{name}"
-        );
-        assert_eq!(mask.where_(-1, 0)?.to_vec::<i32>()?, [-1, 0, -1], "{name}");
+        assert_eq!(got.to_vec::<f32>()?, [7.0, 1.0, 7.0, 7.0, 2.0, 7.0]);
+        assert_eq!(mask.where_(1, 0.5)?.to_vec::<f32>()?, [1.0, 0.5, 1.0]);
+        assert_eq!(mask.where_(-1, 0)?.to_vec::<i32>()?, [-1, 0, -1]);
         let flipped = mask.where_(false, true)?;
-        assert_eq!(flipped.to_vec::<bool>()?, [false, true, false], "{name}");
+        assert_eq!(flipped.to_vec::<bool>()?, [false, true, false]);
         let small = gpu.tensor(&[5_u8, 6, 7], &[3])?;
-        assert_eq!(
-            mask.where_(&small, 255)?.to_vec::<u8>()?,
-            [5, 255, 7],
-            "{name}"
-        );
-        assert!(matches!(mask.where_(&small, 256), Err(Error::DType { .. })));
-        assert!(matches!(mask.where_(true, 1), Err(Error::DType { .. })));
-        assert!(matches!(x.where_(1, 0), Err(Error::DType { .. })));
-        assert!(matches!(x.where_(&x, 0), Err(Error::DType { .. })));
-        let (_, other) = gpus().swap_remove(0);
+        assert_eq!(mask.where_(&small, 255)?.to_vec::<u8>()?, [5, 255, 7]);
+        refused!(DType: mask.where_(&small, 256));
+        refused!(DType: mask.where_(true, 1));
+        refused!(DType: x.where_(1, 0));
+        refused!(DType: x.where_(&x, 0));
+        let other = reference();
         let far = other.tensor(&[0.0_f32; 3], &[3])?;
-        assert!(matches!(mask.where_(&far, 0), Err(Error::Foreign { .. })));
-        assert!(matches!(mask.where_(0, &far), Err(Error::Foreign { .. })));
+        refused!(Foreign: mask.where_(&far, 0));
+        refused!(Foreign: mask.where_(0, &far));
     }
     Ok(())
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use half::f16;
 use lapidary::{
-    Budget, DType, Element, Error, Gpu, Options, Residency, Source, Tensor,
+    Budget, DType, Element, Error, Gpu, Options, Residency, Result, Source, Tensor,
     operations::{Activation, Epilogue, Quantized},
 };
+
+use crate::devices::refused;
 
 use super::gpu;
 
@@ -101,9 +103,10 @@ fn values_scales_and_products_are_those_of_the_host() {
 }
 
 #[test]
-fn the_simulated_device_quantizes_and_multiplies_the_same() {
-    let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default()).unwrap();
+fn the_simulated_device_quantizes_and_multiplies_the_same() -> Result<()> {
+    let (gpu, _handle) = Gpu::simulated(lapidary::sim::SimOptions::default())?;
     check_against_the_host(&gpu, 5);
+    Ok(())
 }
 
 #[test]
@@ -137,14 +140,14 @@ fn fusion_changes_neither_values_nor_scales_nor_products() {
 }
 
 #[test]
-fn zeros_are_kept_and_what_is_no_number_is_not_hidden() {
+fn zeros_are_kept_and_what_is_no_number_is_not_hidden() -> Result<()> {
     let gpu = gpu();
     let mut weights = vec![0.5_f32; 4 * 16];
     weights[..16].fill(0.0);
     weights[16] = f32::NAN;
     weights[32 + 9] = f32::NEG_INFINITY;
     weights[48..56].fill(1e-40);
-    let tensor = gpu.tensor(&weights, &[4, 16]).unwrap();
+    let tensor = gpu.tensor(&weights, &[4, 16])?;
     let worth = |group| {
         let quantized = tensor.quantize(group).unwrap();
         let ones = gpu.tensor(&[1.0_f32; 16], &[16]).unwrap();
@@ -165,15 +168,16 @@ fn zeros_are_kept_and_what_is_no_number_is_not_hidden() {
     assert!(by_groups[32..40].iter().all(|v| (v - 0.5).abs() < 1e-6));
     assert_eq!(by_groups[48..56], [0.0; 8]);
     assert!(sums[1].is_nan() && (sums[3] - 4.0).abs() < 1e-5);
+    Ok(())
 }
 
 #[test]
-fn batches_views_empties_and_narrow_activations_are_taken() {
+fn batches_views_empties_and_narrow_activations_are_taken() -> Result<()> {
     let gpu = gpu();
-    let weights = gpu.tensor(&noise(3, 48 * 96), &[48, 96]).unwrap();
+    let weights = gpu.tensor(&noise(3, 48 * 96), &[48, 96])?;
     for group in [None, Some(16)] {
-        let quantized = weights.quantize(group).unwrap();
-        let wide = quantized.dequantize().unwrap();
+        let quantized = weights.quantize(group)?;
+        let wide = quantized.dequantize()?;
         let check = |x: &Tensor, quantized: &Quantized, wide: &Tensor, within: f32| {
             let got = x.matmul_quantized(quantized).unwrap();
             let expected = x.linear(&wide.cast(x.dtype()).unwrap(), None).unwrap();
@@ -187,123 +191,114 @@ fn batches_views_empties_and_narrow_activations_are_taken() {
                 );
             }
         };
-        let x = gpu
-            .tensor(&noise(4, 2 * 3 * 5 * 96), &[2, 3, 5, 96])
-            .unwrap();
+        let x = gpu.tensor(&noise(4, 2 * 3 * 5 * 96), &[2, 3, 5, 96])?;
         check(&x, &quantized, &wide, 1e-4);
-        check(&x.narrow(2, 1, 3).unwrap(), &quantized, &wide, 1e-4);
-        check(&x.transpose(0, 2).unwrap(), &quantized, &wide, 1e-4);
-        check(&x.cast(DType::F16).unwrap(), &quantized, &wide, 2e-2);
-        check(&x.cast(DType::Bf16).unwrap(), &quantized, &wide, 1e-1);
-        check(&x.narrow(0, 0, 0).unwrap(), &quantized, &wide, 0.0);
+        check(&x.narrow(2, 1, 3)?, &quantized, &wide, 1e-4);
+        check(&x.transpose(0, 2)?, &quantized, &wide, 1e-4);
+        check(&x.cast(DType::F16)?, &quantized, &wide, 2e-2);
+        check(&x.cast(DType::Bf16)?, &quantized, &wide, 1e-1);
+        check(&x.narrow(0, 0, 0)?, &quantized, &wide, 0.0);
         // Rows of weights, one of them alone, and weights whose rows are not contiguous.
         for (start, len) in [(5, 7), (11, 1), (3, 0)] {
             let part = Quantized {
-                values: quantized.values.narrow(0, start, len).unwrap(),
-                scales: quantized.scales.narrow(0, start, len).unwrap(),
+                values: quantized.values.narrow(0, start, len)?,
+                scales: quantized.scales.narrow(0, start, len)?,
             };
-            check(&x, &part, &wide.narrow(0, start, len).unwrap(), 1e-4);
+            check(&x, &part, &wide.narrow(0, start, len)?, 1e-4);
         }
-        let columns = quantized.values.t().unwrap().contiguous().unwrap();
+        let columns = quantized.values.t()?.contiguous()?;
         let turned = Quantized {
-            values: columns.t().unwrap(),
+            values: columns.t()?,
             scales: quantized.scales.clone(),
         };
         check(&x, &turned, &wide, 1e-4);
-        let nothing = gpu.zeros(&[48, 0], DType::F32).unwrap();
-        let empty = nothing.quantize(group).unwrap();
-        let product = gpu
-            .zeros(&[2, 0], DType::F32)
-            .unwrap()
-            .matmul_quantized(&empty);
-        assert_eq!(product.unwrap().to_vec::<f32>().unwrap(), [0.0; 96]);
-        assert_eq!(empty.dequantize().unwrap().shape(), [48, 0]);
+        let nothing = gpu.zeros(&[48, 0], DType::F32)?;
+        let empty = nothing.quantize(group)?;
+        let product = gpu.zeros(&[2, 0], DType::F32)?.matmul_quantized(&empty);
+        assert_eq!(product?.to_vec::<f32>()?, [0.0; 96]);
+        assert_eq!(empty.dequantize()?.shape(), [48, 0]);
     }
+    Ok(())
 }
 
 #[test]
-fn a_layer_ends_in_its_kernel_as_by_operations_of_their_own() {
+fn a_layer_ends_in_its_kernel_as_by_operations_of_their_own() -> Result<()> {
     let gpu = gpu();
-    let weights = gpu.tensor(&noise(5, 20 * 64), &[20, 64]).unwrap();
-    let bias = gpu.tensor(&noise(6, 20), &[20]).unwrap();
-    let columns = gpu.tensor(&noise(7, 20), &[20]).unwrap();
+    let weights = gpu.tensor(&noise(5, 20 * 64), &[20, 64])?;
+    let bias = gpu.tensor(&noise(6, 20), &[20])?;
+    let columns = gpu.tensor(&noise(7, 20), &[20])?;
     for group in [None, Some(32)] {
-        let quantized = weights.quantize(group).unwrap();
+        let quantized = weights.quantize(group)?;
         for m in [1, 6, 40] {
-            let x = gpu.tensor(&noise(8, m * 64), &[m, 64]).unwrap();
-            let residual = gpu.tensor(&noise(9, m * 20), &[m, 20]).unwrap();
+            let x = gpu.tensor(&noise(8, m * 64), &[m, 64])?;
+            let residual = gpu.tensor(&noise(9, m * 20), &[m, 20])?;
             let end = Epilogue::new()
                 .scale_columns(&columns)
                 .bias(&bias)
                 .activation(Activation::Gelu)
                 .residual(&residual);
-            let got = x.matmul_quantized_with(&quantized, &end).unwrap();
-            let product = (x.matmul_quantized(&quantized).unwrap() * &columns).unwrap();
-            let hidden = (product + &bias).unwrap().gelu().unwrap();
-            let expected = (hidden + &residual).unwrap().to_vec::<f32>().unwrap();
-            for (got, expected) in got.to_vec::<f32>().unwrap().into_iter().zip(expected) {
+            let got = x.matmul_quantized_with(&quantized, &end)?;
+            let product = (x.matmul_quantized(&quantized)? * &columns)?;
+            let hidden = (product + &bias)?.gelu()?;
+            let expected = (hidden + &residual)?.to_vec::<f32>()?;
+            for (got, expected) in got.to_vec::<f32>()?.into_iter().zip(expected) {
                 assert!((got - expected).abs() < 1e-5, "{got} for {expected}");
             }
         }
     }
+    Ok(())
 }
 
 #[test]
-fn quantized_weights_leave_and_come_back_like_any_tensor() {
+fn quantized_weights_leave_and_come_back_like_any_tensor() -> Result<()> {
     let gpu = gpu();
-    let made = (gpu.tensor(&noise(10, 30 * 64), &[30, 64]).unwrap()).quantize(Some(32));
-    let made = made.unwrap();
-    let x = gpu.tensor(&noise(11, 2 * 64), &[2, 64]).unwrap();
+    let made = (gpu.tensor(&noise(10, 30 * 64), &[30, 64])?).quantize(Some(32));
+    let made = made?;
+    let x = gpu.tensor(&noise(11, 2 * 64), &[2, 64])?;
     let product = |weights: &Quantized| {
         let product = x.matmul_quantized(weights).unwrap();
         product.to_vec::<f32>().unwrap()
     };
     let expected = product(&made);
-    made.values.evict().unwrap();
-    made.scales.evict().unwrap();
+    made.values.evict()?;
+    made.scales.evict()?;
     assert_ne!(made.values.residency(), Residency::Device);
     assert_eq!(product(&made), expected);
     // From the bytes of a file.
     let of = |bytes: &[u8]| Source::bytes(Arc::from(bytes));
-    let values = made.values.to_vec::<i8>().unwrap();
-    let scales = made.scales.to_vec::<f32>().unwrap();
+    let values = made.values.to_vec::<i8>()?;
+    let scales = made.scales.to_vec::<f32>()?;
     let backed = Quantized {
-        values: gpu
-            .backed(of(i8::bytes_of(&values)), &[30, 64], DType::I8)
-            .unwrap(),
-        scales: gpu
-            .backed(of(f32::bytes_of(&scales)), &[30, 2], DType::F32)
-            .unwrap(),
+        values: gpu.backed(of(i8::bytes_of(&values)), &[30, 64], DType::I8)?,
+        scales: gpu.backed(of(f32::bytes_of(&scales)), &[30, 2], DType::F32)?,
     };
     assert_eq!(product(&backed), expected);
+    Ok(())
 }
 
 #[test]
-fn narrow_weights_never_exist_in_f32_on_the_device() {
+fn narrow_weights_never_exist_in_f32_on_the_device() -> Result<()> {
     let gpu = Gpu::open(Options {
         budget: Some(Budget::default()),
-        ..Options::from_env().unwrap()
-    })
-    .unwrap();
+        ..Options::from_env()?
+    })?;
     let (n, k) = (2048, 1024);
     let wide_bytes = (n * k * 4) as u64;
     // Created on the host, as a file has them.
     let halves = vec![f16::from_f32(0.25); n * k];
-    let halves = gpu.tensor(&halves, &[n, k]).unwrap();
-    let values = gpu.tensor(&vec![3_i8; n * k], &[n, k]).unwrap();
+    let halves = gpu.tensor(&halves, &[n, k])?;
+    let values = gpu.tensor(&vec![3_i8; n * k], &[n, k])?;
     let by_rows = Quantized {
         values: values.clone(),
-        scales: gpu.tensor(&vec![0.5_f32; n], &[n]).unwrap(),
+        scales: gpu.tensor(&vec![0.5_f32; n], &[n])?,
     };
     let by_groups = Quantized {
         values,
-        scales: gpu
-            .tensor(&vec![0.5_f32; n * k / 64], &[n, k / 64])
-            .unwrap(),
+        scales: gpu.tensor(&vec![0.5_f32; n * k / 64], &[n, k / 64])?,
     };
     for m in [1, 8, 300] {
-        let x = gpu.tensor(&vec![1.0_f32; m * k], &[m, k]).unwrap();
-        x.force().unwrap();
+        let x = gpu.tensor(&vec![1.0_f32; m * k], &[m, k])?;
+        x.force()?;
         let check = |product: &dyn Fn() -> Tensor, worth: f32| {
             gpu.memory().reset_peaks();
             let before = gpu.memory().stats().live_bytes.now;
@@ -318,12 +313,13 @@ fn narrow_weights_never_exist_in_f32_on_the_device() {
         check(&|| x.matmul_quantized(&by_rows).unwrap(), 1.5 * k as f32);
         check(&|| x.matmul_quantized(&by_groups).unwrap(), 1.5 * k as f32);
     }
+    Ok(())
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused_with_its_numbers() {
+fn what_does_not_belong_together_is_refused_with_its_numbers() -> Result<()> {
     let gpu = gpu();
-    let matrix = gpu.zeros(&[4, 100], DType::F32).unwrap();
+    let matrix = gpu.zeros(&[4, 100], DType::F32)?;
     for group in [0, 1, 4, 12, 100, 8192, u64::MAX] {
         let error = matrix.quantize(Some(group)).unwrap_err().to_string();
         assert!(
@@ -331,18 +327,18 @@ fn what_does_not_belong_together_is_refused_with_its_numbers() {
             "{error}"
         );
     }
-    let vector = gpu.zeros(&[4], DType::F32).unwrap();
-    assert!(matches!(vector.quantize(None), Err(Error::Shape { .. })));
-    let integers = gpu.zeros(&[4, 4], DType::I8).unwrap();
-    assert!(matches!(integers.quantize(None), Err(Error::DType { .. })));
-    let quantized = matrix.quantize(Some(32)).unwrap();
-    let x = gpu.zeros(&[2, 99], DType::F32).unwrap();
+    let vector = gpu.zeros(&[4], DType::F32)?;
+    refused!(Shape: vector.quantize(None));
+    let integers = gpu.zeros(&[4, 4], DType::I8)?;
+    refused!(DType: integers.quantize(None));
+    let quantized = matrix.quantize(Some(32))?;
+    let x = gpu.zeros(&[2, 99], DType::F32)?;
     let error = x.matmul_quantized(&quantized).unwrap_err().to_string();
     assert!(
         error.contains("[2, 99]") && error.contains("[4, 100]"),
         "{error}"
     );
-    let x = gpu.zeros(&[2, 100], DType::F32).unwrap();
+    let x = gpu.zeros(&[2, 100], DType::F32)?;
     let with_scales = |shape: &[usize], dtype| Quantized {
         values: quantized.values.clone(),
         scales: gpu.zeros(shape, dtype).unwrap(),
@@ -351,25 +347,19 @@ fn what_does_not_belong_together_is_refused_with_its_numbers() {
         let weights = with_scales(shape, DType::F32);
         let refused = x.matmul_quantized(&weights);
         assert!(matches!(refused, Err(Error::Shape { .. })), "{shape:?}");
-        assert!(matches!(weights.dequantize(), Err(Error::Shape { .. })));
+        refused!(Shape: weights.dequantize());
     }
-    let narrow = x.matmul_quantized(&with_scales(&[4], DType::F16));
-    assert!(matches!(narrow, Err(Error::DType { .. })));
+    refused!(DType: x.matmul_quantized(&with_scales(&[4], DType::F16)));
     let wide = Quantized {
         values: matrix.clone(),
         scales: vector,
     };
-    assert!(matches!(
-        x.matmul_quantized(&wide),
-        Err(Error::DType { .. })
-    ));
-    let integers = gpu.zeros(&[2, 100], DType::I32).unwrap();
-    let refused = integers.matmul_quantized(&quantized);
-    assert!(matches!(refused, Err(Error::DType { .. })));
-    let elsewhere = super::gpu().zeros(&[2, 100], DType::F32).unwrap();
-    let refused = elsewhere.matmul_quantized(&quantized);
-    assert!(matches!(refused, Err(Error::Foreign { .. })));
-    let ends = Epilogue::new().scale_columns(&gpu.zeros(&[3], DType::F32).unwrap());
-    let refused = x.matmul_quantized_with(&quantized, &ends);
-    assert!(matches!(refused, Err(Error::Shape { .. })));
+    refused!(DType: x.matmul_quantized(&wide));
+    let integers = gpu.zeros(&[2, 100], DType::I32)?;
+    refused!(DType: integers.matmul_quantized(&quantized));
+    let elsewhere = super::gpu().zeros(&[2, 100], DType::F32)?;
+    refused!(Foreign: elsewhere.matmul_quantized(&quantized));
+    let ends = Epilogue::new().scale_columns(&gpu.zeros(&[3], DType::F32)?);
+    refused!(Shape: x.matmul_quantized_with(&quantized, &ends));
+    Ok(())
 }

@@ -1,53 +1,47 @@
 //! Scaled dot-product attention. `tests/torch/networks.rs` compares it with PyTorch.
 
-use lapidary::{DType, Error, Gpu, Options, Tensor, operations::Causal};
+use lapidary::{DType, Error, Gpu, Options, Result, Tensor, operations::Causal};
 
 use crate::ops_reduce::model::*;
 
 #[test]
-fn attention_of_what_is_not_finite_is_not_a_number_in_its_row_only() {
-    for (name, gpu) in gpus() {
+fn attention_of_what_is_not_finite_is_not_a_number_in_its_row_only() -> Result<()> {
+    for gpu in each() {
         let mut q = Array::new(&[40, 4], |at| (at % 5) as f64);
         q.values[4 * 7] = f64::NAN;
         q.values[4 * 9] = f64::INFINITY;
         let k = Array::new(&[40, 4], |at| (at % 3) as f64 - 1.0);
         let [q, k] = [&q, &k].map(|array| array.upload(&gpu, DType::F32));
-        let y = q
-            .scaled_dot_product_attention(&k, &k, None, true, None)
-            .unwrap();
+        let y = q.scaled_dot_product_attention(&k, &k, None, true, None)?;
         let y = download(&y);
         for (row, values) in y.values.chunks(4).enumerate() {
             let are_nan = values.iter().all(|v| v.is_nan());
-            assert_eq!(
-                are_nan,
-                matches!(row, 7 | 9),
-                "{name}: row {row} is {values:?}"
-            );
+            assert_eq!(are_nan, matches!(row, 7 | 9), "row {row} is {values:?}");
         }
     }
+    Ok(())
 }
 
 /// The heads of a group are rows: one launch for any number of heads that share keys.
 #[test]
-fn one_query_of_grouped_heads_is_one_launch() {
-    for (name, gpu) in gpus() {
-        let q = gpu.ones(&[1, 8, 1, 64], DType::F32).unwrap();
-        let k = gpu.ones(&[1, 4, 64, 64], DType::F32).unwrap();
-        gpu.finish().unwrap();
+fn one_query_of_grouped_heads_is_one_launch() -> Result<()> {
+    for gpu in each() {
+        let q = gpu.ones(&[1, 8, 1, 64], DType::F32)?;
+        let k = gpu.ones(&[1, 4, 64, 64], DType::F32)?;
+        gpu.finish()?;
         let before = gpu.memory().stats().commands;
-        let y = q
-            .scaled_dot_product_attention(&k, &k, None, Causal::LastKey, None)
-            .unwrap();
-        gpu.finish().unwrap();
-        assert_eq!(gpu.memory().stats().commands - before, 1, "{name}");
+        let y = q.scaled_dot_product_attention(&k, &k, None, Causal::LastKey, None)?;
+        gpu.finish()?;
+        assert_eq!(gpu.memory().stats().commands - before, 1);
         assert_eq!(y.shape(), [1, 8, 1, 64]);
     }
+    Ok(())
 }
 
 /// A cache grows by one key for each token. Only every fourth length has rows of whole vec4s.
 #[test]
 fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         let launches = [64, 65, 66, 67].map(|keys| {
             let q = gpu.ones(&[8, 1, 64], DType::F32).unwrap();
             let k = gpu.ones(&[8, keys, 64], DType::F32).unwrap();
@@ -63,80 +57,70 @@ fn one_query_takes_as_many_launches_whatever_the_number_of_keys() {
             );
             gpu.memory().stats().commands - before
         });
-        assert_eq!(launches, [launches[0]; 4], "{name}");
+        assert_eq!(launches, [launches[0]; 4]);
     }
 }
 
 /// A decoder reads its cache for each token. A cast would take more memory and time than the rest.
 #[test]
-fn one_query_reads_a_cache_of_halves_as_it_is() {
+fn one_query_reads_a_cache_of_halves_as_it_is() -> Result<()> {
     for (name, gpu) in gpus() {
         for dtype in [DType::F16, DType::Bf16] {
-            let q = gpu.ones(&[8, 1, 64], dtype).unwrap();
-            let k = gpu.ones(&[8, 256, 64], dtype).unwrap();
-            gpu.finish().unwrap();
+            let q = gpu.ones(&[8, 1, 64], dtype)?;
+            let k = gpu.ones(&[8, 256, 64], dtype)?;
+            gpu.finish()?;
             gpu.memory().reset_peaks();
             let before = gpu.memory().stats().live_bytes.now;
-            let y = q
-                .scaled_dot_product_attention(&k, &k, None, false, None)
-                .unwrap();
-            gpu.finish().unwrap();
+            let y = q.scaled_dot_product_attention(&k, &k, None, false, None)?;
+            gpu.finish()?;
             let grown = gpu.memory().stats().live_bytes.peak - before;
             assert!(grown < k.size_bytes(), "{grown} bytes of {dtype}, {name}");
             assert!(download(&y).values.iter().all(|&value| value == 1.0));
         }
     }
+    Ok(())
 }
 
 #[test]
-fn attention_needs_no_memory_for_scores() {
+fn attention_needs_no_memory_for_scores() -> Result<()> {
     let gpus = [
-        (Gpu::open(Options::from_env().unwrap()).unwrap(), 6000),
-        (
-            Gpu::simulated(lapidary::sim::SimOptions::default())
-                .unwrap()
-                .0,
-            400,
-        ),
+        (Gpu::open(Options::from_env()?)?, 6000),
+        (Gpu::simulated(lapidary::sim::SimOptions::default())?.0, 400),
     ];
     for (gpu, rows) in gpus {
-        let x = gpu
-            .rand_normal(&[rows, 4], 0.0, 1.0, 1, DType::F32)
-            .unwrap();
-        gpu.finish().unwrap();
+        let x = gpu.rand_normal(&[rows, 4], 0.0, 1.0, 1, DType::F32)?;
+        gpu.finish()?;
         gpu.memory().reset_peaks();
         let before = gpu.memory().stats().live_bytes.now;
-        let y = x
-            .scaled_dot_product_attention(&x, &x, None, false, None)
-            .unwrap();
-        gpu.finish().unwrap();
+        let y = x.scaled_dot_product_attention(&x, &x, None, false, None)?;
+        gpu.finish()?;
         let grown = gpu.memory().stats().live_bytes.peak - before;
         assert!(
             grown <= y.size_bytes() + 4096,
             "{grown} bytes for {rows} rows"
         );
     }
+    Ok(())
 }
 
 #[test]
-fn attention_over_more_keys_than_an_invocation_may_loop_is_whole() {
-    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
+fn attention_over_more_keys_than_an_invocation_may_loop_is_whole() -> Result<()> {
+    let gpu = Gpu::open(Options::from_env()?)?;
     let keys = 250_000;
-    let k = gpu.zeros(&[keys, 4], DType::F32).unwrap();
-    let v = gpu.arange(0.0, keys as f64, 1.0, DType::F32).unwrap();
-    let v = (v.unsqueeze(1).unwrap() * (1.0 / keys as f32)).unwrap();
-    let q = gpu.ones(&[3, 4], DType::F32).unwrap();
-    let y = q
-        .scaled_dot_product_attention(&k, &v, None, false, None)
-        .unwrap();
-    for mean in y.to_vec::<f32>().unwrap() {
+    let k = gpu.zeros(&[keys, 4], DType::F32)?;
+    let v = gpu.arange(0.0, keys as f64, 1.0, DType::F32)?;
+    let v = (v.unsqueeze(1)? * (1.0 / keys as f32))?;
+    let q = gpu.ones(&[3, 4], DType::F32)?;
+    let y = q.scaled_dot_product_attention(&k, &v, None, false, None)?;
+    for mean in y.to_vec::<f32>()? {
         assert!((mean - 0.5).abs() < 1e-3, "{mean}");
     }
+    Ok(())
 }
 
 #[test]
-fn attention_refuses_what_does_not_go_together() {
-    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
+fn attention_refuses_what_does_not_go_together() -> Result<()> {
+    let gpu = Gpu::open(Options::from_env()?)?;
     let x = |shape: &[usize], dtype| gpu.zeros(shape, dtype).unwrap();
     let f = |shape: &[usize]| x(shape, DType::F32);
     let q = f(&[2, 4, 5, 8]);
@@ -164,12 +148,10 @@ fn attention_refuses_what_does_not_go_together() {
         attend(&halves, &halves, None),
         Error::DType { .. }
     ));
-    let elsewhere = Gpu::open(Options::from_env().unwrap())
-        .unwrap()
-        .zeros(&[2, 4, 6, 8], DType::F32)
-        .unwrap();
+    let elsewhere = Gpu::open(Options::from_env()?)?.zeros(&[2, 4, 6, 8], DType::F32)?;
     assert!(matches!(
         attend(&elsewhere, &k, None),
         Error::Foreign { .. }
     ));
+    Ok(())
 }

@@ -1,26 +1,27 @@
 //! Sums of products in Einstein's notation. `tests/torch/networks.rs` compares them with PyTorch.
 
-use lapidary::{DType, Error, Gpu, Options, Tensor};
+use lapidary::{DType, Error, Gpu, Options, Result, Tensor};
+
+use crate::devices::refused;
 
 #[test]
-fn exchanged_dimensions_and_diagonals_are_views() {
-    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
-    let x = gpu.zeros(&[3, 3], DType::U8).unwrap();
+fn exchanged_dimensions_and_diagonals_are_views() -> Result<()> {
+    let gpu = Gpu::open(Options::from_env()?)?;
+    let x = gpu.zeros(&[3, 3], DType::U8)?;
     for equation in ["ij->ji", "ii->i", "...->..."] {
         assert!(
-            Tensor::einsum(equation, &[&x])
-                .unwrap()
-                .shares_storage_with(&x),
+            Tensor::einsum(equation, &[&x])?.shares_storage_with(&x),
             "{equation}"
         );
     }
+    Ok(())
 }
 
 #[test]
-fn what_is_wrong_in_an_equation_is_pointed_at() {
-    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
-    let x = gpu.zeros(&[2, 3], DType::F32).unwrap();
-    let y = gpu.zeros(&[4, 5], DType::F32).unwrap();
+fn what_is_wrong_in_an_equation_is_pointed_at() -> Result<()> {
+    let gpu = Gpu::open(Options::from_env()?)?;
+    let x = gpu.zeros(&[2, 3], DType::F32)?;
+    let y = gpu.zeros(&[4, 5], DType::F32)?;
     for (equation, operands, caret) in [
         ("ij,jk->ik", &[&x, &y][..], 3),
         ("i1->i", &[&x], 1),
@@ -46,17 +47,9 @@ fn what_is_wrong_in_an_equation_is_pointed_at() {
         let pointed = reason.lines().last().unwrap().chars().count() - 3;
         assert_eq!(pointed, caret, "{refused}");
     }
-    let halves = gpu.zeros(&[3, 2], DType::F16).unwrap();
-    assert!(matches!(
-        Tensor::einsum("ij,jk", &[&x, &halves]),
-        Err(Error::DType { .. })
-    ));
-    let elsewhere = Gpu::open(Options::from_env().unwrap())
-        .unwrap()
-        .zeros(&[3, 2], DType::F32)
-        .unwrap();
-    assert!(matches!(
-        Tensor::einsum("ij,jk", &[&x, &elsewhere]),
-        Err(Error::Foreign { .. })
-    ));
+    let halves = gpu.zeros(&[3, 2], DType::F16)?;
+    refused!(DType: Tensor::einsum("ij,jk", &[&x, &halves]));
+    let elsewhere = Gpu::open(Options::from_env()?)?.zeros(&[3, 2], DType::F32)?;
+    refused!(Foreign: Tensor::einsum("ij,jk", &[&x, &elsewhere]));
+    Ok(())
 }

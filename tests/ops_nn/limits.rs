@@ -113,7 +113,7 @@ fn windows_about_the_limit_are_pooled_whole_or_refused() {
 }
 
 #[test]
-fn adaptive_windows_are_whole() {
+fn adaptive_windows_are_whole() -> Result<()> {
     let gpu = gpu();
     let mut rng = Rng::with_seed(1);
     let random = |_| {
@@ -135,10 +135,8 @@ fn adaptive_windows_are_whole() {
             mean.iter().flatten().all(|&y| (y - 1.0).abs() < 1e-5),
             "{what}: {mean:?}"
         );
-        let x = gpu
-            .arange(0, (height * width) as i32, 1, DType::F32)
-            .unwrap();
-        let x = x.reshape(&[1, 1, height, width]).unwrap();
+        let x = gpu.arange(0, (height * width) as i32, 1, DType::F32)?;
+        let x = x.reshape(&[1, 1, height, width])?;
         let last = |window: usize| ((window + 1) * height).div_ceil(output) * width - 1;
         let max = whole(&what, x.adaptive_max_pool2d([output, 1]));
         let expected: Vec<f32> = (0..output).map(|window| last(window) as f32).collect();
@@ -150,10 +148,11 @@ fn adaptive_windows_are_whole() {
             assert_eq!(got, f32::from(u8::from(is_last(at))), "{what} at {at}");
         }
     }
+    Ok(())
 }
 
 #[test]
-fn convolutions_of_many_channels_are_whole() {
+fn convolutions_of_many_channels_are_whole() -> Result<()> {
     let gpu = gpu();
     for (channels, kernel) in [
         (4600, [3, 3]),
@@ -162,26 +161,23 @@ fn convolutions_of_many_channels_are_whole() {
         (21_000, [1, 1]),
     ] {
         let shape = [1, channels, kernel[0], kernel[1]];
-        let y = ones(&gpu, &shape)
-            .conv2d(&ones(&gpu, &shape), None, &Conv::default())
-            .unwrap();
+        let y = ones(&gpu, &shape).conv2d(&ones(&gpu, &shape), None, &Conv::default())?;
         let expected = (channels * kernel[0] * kernel[1]) as f32;
         assert_eq!(
-            y.to_vec::<f32>().unwrap(),
+            y.to_vec::<f32>()?,
             [expected],
             "{channels} channels, {kernel:?}"
         );
     }
+    Ok(())
 }
 
 #[test]
-fn rows_of_short_runs_are_reduced_whole() {
+fn rows_of_short_runs_are_reduced_whole() -> Result<()> {
     let gpu = gpu();
     for (repeats, run) in [(3400, 8), (900, 47), (6000, 2)] {
-        let x = ones(&gpu, &[1, 1, run])
-            .broadcast_to(&[3000, repeats, run])
-            .unwrap();
-        let sum = x.sum(&[1, 2]).unwrap().to_vec::<f32>().unwrap();
+        let x = ones(&gpu, &[1, 1, run]).broadcast_to(&[3000, repeats, run])?;
+        let sum = x.sum(&[1, 2])?.to_vec::<f32>()?;
         let expected = (repeats * run) as f32;
         assert!(
             sum.iter().all(|&sum| sum == expected),
@@ -189,53 +185,40 @@ fn rows_of_short_runs_are_reduced_whole() {
             sum[0]
         );
     }
+    Ok(())
 }
 
 #[test]
-fn long_rows_are_searched_and_scanned_whole() {
+fn long_rows_are_searched_and_scanned_whole() -> Result<()> {
     let gpu = gpu();
-    let x = gpu.arange(0, 9_000_001, 1, DType::F32).unwrap();
-    assert_eq!(x.argmax(0).unwrap().item::<u32>().unwrap(), 9_000_000);
-    assert_eq!(
-        x.neg().unwrap().argmin(0).unwrap().item::<u32>().unwrap(),
-        9_000_000
-    );
-    let x = gpu.full(&[260, 66_001], 1, DType::I8).unwrap();
-    let last = x.cumsum(1).unwrap().narrow(1, 66_000, 1).unwrap();
-    assert_eq!(last.to_vec::<i32>().unwrap(), [66_001; 260]);
-    let last = x
-        .t()
-        .unwrap()
-        .cumsum(0)
-        .unwrap()
-        .narrow(0, 66_000, 1)
-        .unwrap();
-    assert_eq!(last.to_vec::<i32>().unwrap(), [66_001; 260]);
+    let x = gpu.arange(0, 9_000_001, 1, DType::F32)?;
+    assert_eq!(x.argmax(0)?.item::<u32>()?, 9_000_000);
+    assert_eq!(x.neg()?.argmin(0)?.item::<u32>()?, 9_000_000);
+    let x = gpu.full(&[260, 66_001], 1, DType::I8)?;
+    let last = x.cumsum(1)?.narrow(1, 66_000, 1)?;
+    assert_eq!(last.to_vec::<i32>()?, [66_001; 260]);
+    let last = x.t()?.cumsum(0)?.narrow(0, 66_000, 1)?;
+    assert_eq!(last.to_vec::<i32>()?, [66_001; 260]);
+    Ok(())
 }
 
 #[test]
-fn the_longest_rows_are_normalized_whole_on_the_way_back() {
+fn the_longest_rows_are_normalized_whole_on_the_way_back() -> Result<()> {
     let gpu = gpu();
     for length in [61_436, 61_440, 61_444, 65_536, 65_540] {
         let x: Vec<f32> = (0..64 * length).map(|at| (at % 4) as f32).collect();
         let g: Vec<f32> = (0..64 * length).map(|at| (at % 4 % 3) as f32).collect();
-        let x = gpu
-            .tensor(&x, &[64, length])
-            .unwrap()
-            .requires_grad()
-            .unwrap();
-        let g = gpu.tensor(&g, &[64, length]).unwrap();
-        let y = x.layer_norm(&[length], None, None, 1e-5).unwrap();
-        let gradients = y.backprop().seed(&g).run().unwrap();
-        let gradient = gradients.get(&x).unwrap().narrow(1, length - 8, 8).unwrap();
-        let ends = gradient.to_vec::<f32>().unwrap();
+        let x = gpu.tensor(&x, &[64, length])?.requires_grad()?;
+        let g = gpu.tensor(&g, &[64, length])?;
+        let y = x.layer_norm(&[length], None, None, 1e-5)?;
+        let gradients = y.backprop().seed(&g).run()?;
+        let gradient = gradients.get(&x).unwrap().narrow(1, length - 8, 8)?;
+        let ends = gradient.to_vec::<f32>()?;
         let first = gradients
             .get(&x)
             .unwrap()
-            .narrow(1, 0, 4)
-            .unwrap()
-            .to_vec::<f32>()
-            .unwrap();
+            .narrow(1, 0, 4)?
+            .to_vec::<f32>()?;
         for (at, got) in ends.into_iter().enumerate() {
             let expected = first[at % 4];
             assert!(
@@ -245,21 +228,20 @@ fn the_longest_rows_are_normalized_whole_on_the_way_back() {
             assert!(expected != 0.0);
         }
     }
+    Ok(())
 }
 
 #[test]
-fn attention_over_many_keys_is_whole() {
+fn attention_over_many_keys_is_whole() -> Result<()> {
     let gpu = gpu();
     for (keys, size) in [(150_000, 4), (190_000, 4), (100_000, 16)] {
-        let q = gpu.zeros(&[1, 1, 8, size], DType::F32).unwrap();
-        let k = gpu.zeros(&[1, 1, keys, size], DType::F32).unwrap();
-        let v = gpu.zeros(&[1, 1, keys, 4], DType::F32).unwrap();
-        v.narrow(2, keys - 1000, 1000).unwrap().fill_(1.0).unwrap();
+        let q = gpu.zeros(&[1, 1, 8, size], DType::F32)?;
+        let k = gpu.zeros(&[1, 1, keys, size], DType::F32)?;
+        let v = gpu.zeros(&[1, 1, keys, 4], DType::F32)?;
+        v.narrow(2, keys - 1000, 1000)?.fill_(1.0)?;
         let y = q
-            .scaled_dot_product_attention(&k, &v, None, false, None)
-            .unwrap()
-            .to_vec::<f32>()
-            .unwrap();
+            .scaled_dot_product_attention(&k, &v, None, false, None)?
+            .to_vec::<f32>()?;
         let expected = 1000.0 / keys as f32;
         let is_near = |y: &f32| (y - expected).abs() < 1e-3 * expected;
         assert!(
@@ -268,4 +250,5 @@ fn attention_over_many_keys_is_whole() {
             y[0]
         );
     }
+    Ok(())
 }

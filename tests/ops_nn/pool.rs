@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Error, Gpu, Options, Result, Tensor, operations::Pool};
 
-use crate::devices::reference;
+use crate::devices::{reference, refused};
 use crate::ops_reduce::model::*;
 
 /// The results of pooling and of its gradients.
@@ -84,7 +84,7 @@ fn pools() -> Vec<Pool<2>> {
 #[test]
 fn pooling_of_halves_is_that_of_the_simulation() -> Result<()> {
     let reference = reference();
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         for dtype in [DType::F16, DType::Bf16] {
             let of = |shape: &[usize]| {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
@@ -93,13 +93,13 @@ fn pooling_of_halves_is_that_of_the_simulation() -> Result<()> {
             for shape in [[2, 3, 8, 9], [1, 1, 3, 3], [0, 2, 4, 4]] {
                 let [x, far] = of(&shape);
                 for pool in pools() {
-                    let what = format!("{name} {dtype} {shape:?} {pool:?}");
+                    let what = format!("{dtype} {shape:?} {pool:?}");
                     agree(&what, &results(&x, &pool)?, &results(&far, &pool)?);
                 }
             }
             let [x, far] = of(&[2, 3, 8, 9]);
             for size in [[3, 4], [4, 3], [1, 1], [5, 9], [8, 9], [11, 2], [0, 3]] {
-                let what = format!("{name} {dtype} {size:?}");
+                let what = format!("{dtype} {size:?}");
                 agree(
                     &what,
                     &adaptive_results(&x, size)?,
@@ -112,100 +112,89 @@ fn pooling_of_halves_is_that_of_the_simulation() -> Result<()> {
 }
 
 #[test]
-fn lines_are_pooled_as_planes_of_one_row() {
-    for (_, gpu) in gpus() {
-        let x = gpu
-            .tensor(&[1.0_f32, 7.0, 3.0, 4.0, 5.0], &[1, 1, 5])
-            .unwrap();
+fn lines_are_pooled_as_planes_of_one_row() -> Result<()> {
+    for gpu in each() {
+        let x = gpu.tensor(&[1.0_f32, 7.0, 3.0, 4.0, 5.0], &[1, 1, 5])?;
         let pool = Pool {
             stride: [2],
             ceil_mode: true,
             ..Pool::new([2])
         };
-        let (values, places) = x.max_pool1d_with_indices(&pool).unwrap();
-        assert_eq!(values.to_vec::<f32>().unwrap(), [7.0, 4.0, 5.0]);
-        assert_eq!(places.to_vec::<u32>().unwrap(), [1, 3, 4]);
-        let mean = x.avg_pool1d(&pool).unwrap();
-        assert_eq!(mean.to_vec::<f32>().unwrap(), [4.0, 3.5, 5.0]);
-        let (values, places) = x.adaptive_max_pool1d_with_indices([2]).unwrap();
-        assert_eq!(values.to_vec::<f32>().unwrap(), [7.0, 5.0]);
-        assert_eq!(places.to_vec::<u32>().unwrap(), [1, 4]);
-        let mean = x.adaptive_avg_pool1d([2]).unwrap();
+        let (values, places) = x.max_pool1d_with_indices(&pool)?;
+        assert_eq!(values.to_vec::<f32>()?, [7.0, 4.0, 5.0]);
+        assert_eq!(places.to_vec::<u32>()?, [1, 3, 4]);
+        let mean = x.avg_pool1d(&pool)?;
+        assert_eq!(mean.to_vec::<f32>()?, [4.0, 3.5, 5.0]);
+        let (values, places) = x.adaptive_max_pool1d_with_indices([2])?;
+        assert_eq!(values.to_vec::<f32>()?, [7.0, 5.0]);
+        assert_eq!(places.to_vec::<u32>()?, [1, 4]);
+        let mean = x.adaptive_avg_pool1d([2])?;
         assert_eq!(mean.shape(), [1, 1, 2]);
         // WGSL grants quotients 2.5 units in the last place.
         let is_near = |got: f32, expected: f32| (got - expected).abs() <= 1e-6 * expected;
-        let means = mean.to_vec::<f32>().unwrap();
+        let means = mean.to_vec::<f32>()?;
         assert!(
             is_near(means[0], 11.0 / 3.0) && means[1] == 4.0,
             "{means:?}"
         );
-        let by_x = mean.adaptive_avg_pool1d_backward(&x).unwrap();
-        let by_x = by_x.to_vec::<f32>().unwrap();
+        let by_x = mean.adaptive_avg_pool1d_backward(&x)?;
+        let by_x = by_x.to_vec::<f32>()?;
         assert!(is_near(by_x[0], 11.0 / 9.0), "{by_x:?}");
         assert!(is_near(by_x[2], 11.0 / 9.0 + 4.0 / 3.0), "{by_x:?}");
-        let by_x = values.adaptive_max_pool1d_backward(&x).unwrap();
-        assert_eq!(by_x.to_vec::<f32>().unwrap(), [0.0, 7.0, 0.0, 0.0, 5.0]);
+        let by_x = values.adaptive_max_pool1d_backward(&x)?;
+        assert_eq!(by_x.to_vec::<f32>()?, [0.0, 7.0, 0.0, 0.0, 5.0]);
     }
+    Ok(())
 }
 
 #[test]
-fn planes_without_samples_are_pooled_as_one_sample() {
+fn planes_without_samples_are_pooled_as_one_sample() -> Result<()> {
     for (name, gpu) in gpus() {
         let array = Array::new(&[1, 3, 6, 7], noise(DType::F32));
         let batch = array.upload(&gpu, DType::F32);
-        let x = batch.squeeze_axis(0).unwrap();
+        let x = batch.squeeze_axis(0)?;
         let pool = Pool {
             padding: [1, 1],
             count_include_pad: false,
             ..Pool::new([3, 2])
         };
-        let whole = batch.avg_pool2d(&pool).unwrap();
-        let one = x.avg_pool2d(&pool).unwrap();
+        let whole = batch.avg_pool2d(&pool)?;
+        let one = x.avg_pool2d(&pool)?;
         assert_eq!(one.shape(), &whole.shape()[1..]);
-        let by_batch = whole.avg_pool2d_backward(&batch, &pool).unwrap();
-        let by_one = one.avg_pool2d_backward(&x, &pool).unwrap();
+        let by_batch = whole.avg_pool2d_backward(&batch, &pool)?;
+        let by_one = one.avg_pool2d_backward(&x, &pool)?;
         assert_eq!(by_one.shape(), x.shape());
         for (one, whole) in [(&one, &whole), (&by_one, &by_batch)] {
-            let whole = download(&whole.squeeze_axis(0).unwrap());
+            let whole = download(&whole.squeeze_axis(0)?);
             assert_close(&download(one), &whole, 0.0, name);
         }
-        assert_eq!(
-            x.select(1, 0)
-                .unwrap()
-                .adaptive_max_pool1d([2])
-                .unwrap()
-                .shape(),
-            [3, 2]
-        );
-        let mixed = whole.avg_pool2d_backward(&x, &pool);
-        assert!(matches!(mixed, Err(Error::Shape { .. })));
+        assert_eq!(x.select(1, 0)?.adaptive_max_pool1d([2])?.shape(), [3, 2]);
+        refused!(Shape: whole.avg_pool2d_backward(&x, &pool));
     }
+    Ok(())
 }
 
 #[test]
-fn windows_too_large_for_a_software_adapter_are_folded_along_one_axis_first() {
-    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
-    let x = gpu.arange(0, 400 * 401, 1, DType::F32).unwrap();
-    let x = x.reshape(&[1, 400, 401]).unwrap();
-    let max = x.adaptive_max_pool2d([3, 2]).unwrap();
+fn windows_too_large_for_a_software_adapter_are_folded_along_one_axis_first() -> Result<()> {
+    let gpu = Gpu::open(Options::from_env()?)?;
+    let x = gpu.arange(0, 400 * 401, 1, DType::F32)?;
+    let x = x.reshape(&[1, 400, 401])?;
+    let max = x.adaptive_max_pool2d([3, 2])?;
     let corner = |row: usize, column: usize| (row * 401 + column) as f32;
     let expected = [133, 266, 399].map(|row| [corner(row, 200), corner(row, 400)]);
-    assert_eq!(max.to_vec::<f32>().unwrap(), expected.concat());
-    let mean = x
-        .adaptive_avg_pool2d([3, 2])
-        .unwrap()
-        .to_vec::<f32>()
-        .unwrap();
+    assert_eq!(max.to_vec::<f32>()?, expected.concat());
+    let mean = x.adaptive_avg_pool2d([3, 2])?.to_vec::<f32>()?;
     assert!(
         (mean[0] - (corner(0, 0) + corner(133, 200)) / 2.0).abs() < 1.0,
         "{mean:?}"
     );
+    Ok(())
 }
 
 #[test]
-fn poolings_that_cannot_be_are_refused() {
-    let gpu = Gpu::open(Options::from_env().unwrap()).unwrap();
-    let x = gpu.zeros(&[1, 4, 5, 5], DType::F32).unwrap();
+fn poolings_that_cannot_be_are_refused() -> Result<()> {
+    let gpu = Gpu::open(Options::from_env()?)?;
+    let x = gpu.zeros(&[1, 4, 5, 5], DType::F32)?;
     let two = Pool::new([2, 2]);
     for pool in [
         Pool {
@@ -244,12 +233,9 @@ fn poolings_that_cannot_be_are_refused() {
         divisor_override: Some(0),
         ..two
     };
-    assert!(matches!(x.avg_pool2d(&zero), Err(Error::Shape { .. })));
-    let none = gpu.zeros(&[1, 4, 0, 5], DType::F32).unwrap();
-    assert!(matches!(
-        none.adaptive_avg_pool2d([2, 2]),
-        Err(Error::Shape { .. })
-    ));
+    refused!(Shape: x.avg_pool2d(&zero));
+    let none = gpu.zeros(&[1, 4, 0, 5], DType::F32)?;
+    refused!(Shape: none.adaptive_avg_pool2d([2, 2]));
     // With its padding this axis would have a window without elements.
     let padded = Pool {
         padding: [1, 1],
@@ -259,18 +245,11 @@ fn poolings_that_cannot_be_are_refused() {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("an axis of 0 elements"), "{refused}");
     }
-    let many = x.adaptive_max_pool2d([1, usize::MAX]);
-    assert!(matches!(many, Err(Error::Shape { .. })));
-    let many = x.adaptive_max_pool2d([1, 1 << 31]);
-    assert!(matches!(many, Err(Error::Shape { .. })));
-    let flat = gpu.zeros(&[5], DType::F32).unwrap();
-    assert!(matches!(
-        flat.adaptive_max_pool2d([1, 1]),
-        Err(Error::Shape { .. })
-    ));
-    let grad = gpu.zeros(&[2], DType::F32).unwrap();
-    assert!(matches!(
-        grad.adaptive_avg_pool2d_backward(&x),
-        Err(Error::Shape { .. })
-    ));
+    refused!(Shape: x.adaptive_max_pool2d([1, usize::MAX]));
+    refused!(Shape: x.adaptive_max_pool2d([1, 1 << 31]));
+    let flat = gpu.zeros(&[5], DType::F32)?;
+    refused!(Shape: flat.adaptive_max_pool2d([1, 1]));
+    let grad = gpu.zeros(&[2], DType::F32)?;
+    refused!(Shape: grad.adaptive_avg_pool2d_backward(&x));
+    Ok(())
 }

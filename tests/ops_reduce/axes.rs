@@ -3,11 +3,13 @@
 
 use lapidary::{DType, Error, Result, operations::Reduction};
 
+use crate::devices::refused;
+
 use super::model::*;
 
 #[test]
 fn axes_move_split_and_join_without_a_copy() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.arange(0, 24, 1, DType::I32)?.reshape(&[2, 3, 4])?;
         assert_eq!(x.movedim(-1, 0)?.shape(), [4, 2, 3]);
         assert_eq!(x.movedim(0, -1)?.strides(), [4, 1, 12]);
@@ -20,7 +22,7 @@ fn axes_move_split_and_join_without_a_copy() -> Result<()> {
         let rows = x.unbind(1)?;
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[2].to_vec::<i32>()?, [8, 9, 10, 11, 20, 21, 22, 23]);
-        assert!(matches!(x.unflatten(2, &[3, 2]), Err(Error::Shape { .. })));
+        refused!(Shape: x.unflatten(2, &[3, 2]));
         let split = x.unflatten_infer(-1, &[2, -1])?;
         assert_eq!(split.shape(), [2, 3, 2, 2]);
         assert_eq!(split.to_vec::<i32>()?, x.to_vec::<i32>()?);
@@ -29,19 +31,16 @@ fn axes_move_split_and_join_without_a_copy() -> Result<()> {
             let refused = x.unflatten_infer(2, sizes);
             assert!(matches!(refused, Err(Error::Shape { .. })), "{sizes:?}");
         }
-        assert!(matches!(
-            x.unflatten_infer(3, &[-1]),
-            Err(Error::Axis { .. })
-        ));
-        assert!(matches!(x.movedim(3, 0), Err(Error::Axis { .. })));
-        assert!(matches!(x.unbind(-4), Err(Error::Axis { .. })));
+        refused!(Axis: x.unflatten_infer(3, &[-1]));
+        refused!(Axis: x.movedim(3, 0));
+        refused!(Axis: x.unbind(-4));
     }
     Ok(())
 }
 
 #[test]
 fn one_size_of_a_shape_is_inferred() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.arange(0, 24, 1, DType::I32)?.reshape(&[2, 3, 4])?;
         for (given, expected) in [
             (&[-1][..], &[24][..]),
@@ -76,15 +75,15 @@ fn one_size_of_a_shape_is_inferred() -> Result<()> {
         assert_eq!(x.flatten_axes(-3, 1)?.shape(), [6, 4]);
         assert_eq!(x.flatten_axes(1, 1)?.shape(), [2, 3, 4]);
         assert_eq!(x.select(0, 0)?.t()?.flatten_axes(0, 1)?.shape(), [12]);
-        assert!(matches!(x.flatten_axes(2, 1), Err(Error::Shape { .. })));
-        assert!(matches!(x.flatten_axes(0, 3), Err(Error::Axis { .. })));
+        refused!(Shape: x.flatten_axes(2, 1));
+        refused!(Axis: x.flatten_axes(0, 3));
     }
     Ok(())
 }
 
 #[test]
 fn narrow_counts_negative_starts_from_the_end() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.arange(0, 6, 1, DType::I32)?;
         assert_eq!(x.narrow(0, -2, 2)?.to_vec::<i32>()?, [4, 5]);
         assert_eq!(x.narrow(0, -6, 1)?.to_vec::<i32>()?, [0]);
@@ -100,7 +99,7 @@ fn narrow_counts_negative_starts_from_the_end() -> Result<()> {
 
 #[test]
 fn a_number_is_one_element_along_axis_0() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let (x, at) = (gpu.scalar(2.5_f32)?, gpu.scalar(0_u32)?);
         for axis in [0, -1] {
             let gives = |made: lapidary::Tensor, value: f32| -> Result<()> {
@@ -142,18 +141,18 @@ fn a_number_is_one_element_along_axis_0() -> Result<()> {
             assert_eq!(x.unfold(axis, 1, 1)?.to_vec::<f32>()?, [2.5]);
         }
         // As in PyTorch, a 0-d tensor cannot be narrowed.
-        assert!(matches!(x.narrow(0, 0, 1), Err(Error::Axis { .. })));
-        assert!(matches!(x.select(0, 0), Err(Error::Axis { .. })));
-        assert!(matches!(x.sum(&[1]), Err(Error::Axis { .. })));
-        assert!(matches!(x.softmax(-2), Err(Error::Axis { .. })));
-        assert!(matches!(x.sum(&[0, -1]), Err(Error::Shape { .. })));
+        refused!(Axis: x.narrow(0, 0, 1));
+        refused!(Axis: x.select(0, 0));
+        refused!(Axis: x.sum(&[1]));
+        refused!(Axis: x.softmax(-2));
+        refused!(Shape: x.sum(&[0, -1]));
     }
     Ok(())
 }
 
 #[test]
 fn a_diagonal_shares_its_elements_with_the_matrix() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.arange(0, 12, 1, DType::I32)?.reshape(&[3, 4])?;
         for (offset, expected) in [
             (0, &[0, 5, 10][..]),
@@ -178,31 +177,30 @@ fn a_diagonal_shares_its_elements_with_the_matrix() -> Result<()> {
         x.diagonal(0, 0, -1)?
             .copy_(&gpu.full(&[3], -1, DType::I32)?)?;
         assert_eq!(x.to_vec::<i32>()?, [-1, 1, 2, 3, 4, -1, 6, 7, 8, 9, -1, 11]);
-        assert!(matches!(x.diagonal(0, 1, -1), Err(Error::Shape { .. })));
+        refused!(Shape: x.diagonal(0, 1, -1));
     }
     Ok(())
 }
 
 #[test]
 fn windows_that_overlap_are_read_and_not_written() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.arange(0, 7, 1, DType::I32)?;
         let windows = x.unfold(0, 3, 2)?;
         assert_eq!(windows.to_vec::<i32>()?, [0, 1, 2, 2, 3, 4, 4, 5, 6]);
         assert_eq!(windows.sum(&[1])?.to_vec::<i32>()?, [3, 9, 15]);
-        let refused = windows.add_(&windows);
-        assert!(matches!(refused, Err(Error::Shape { .. })), "{refused:?}");
+        refused!(Shape: windows.add_(&windows));
         x.unfold(0, 2, 3)?.copy_(&gpu.zeros(&[2, 2], DType::I32)?)?;
         assert_eq!(x.to_vec::<i32>()?, [0, 0, 2, 0, 0, 5, 6]);
-        assert!(matches!(x.unfold(0, 8, 1), Err(Error::Shape { .. })));
-        assert!(matches!(x.unfold(0, 2, 0), Err(Error::Shape { .. })));
+        refused!(Shape: x.unfold(0, 8, 1));
+        refused!(Shape: x.unfold(0, 2, 0));
     }
     Ok(())
 }
 
 #[test]
 fn extremes_come_with_their_indices() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.tensor(&[1.0_f32, 5.0, 5.0, -2.0, f32::NAN, 0.0], &[2, 3])?;
         let (values, indices) = x.max_with_indices(-1)?;
         let values = values.to_vec::<f32>()?;
@@ -218,7 +216,7 @@ fn extremes_come_with_their_indices() -> Result<()> {
 
 #[test]
 fn linspace_has_both_ends() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.linspace(-1.0, 2.0, 7, DType::F32)?;
         assert_eq!(x.to_vec::<f32>()?, [-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0]);
         let x = gpu.linspace(0.1, 0.7, 1001, DType::F32)?.to_vec::<f32>()?;
@@ -228,15 +226,14 @@ fn linspace_has_both_ends() -> Result<()> {
             [3.0]
         );
         assert_eq!(gpu.linspace(3.0, 9.0, 0, DType::F32)?.shape(), [0]);
-        let refused = gpu.linspace(0.0, 1.0, 3, DType::I32);
-        assert!(matches!(refused, Err(Error::DType { .. })));
+        refused!(DType: gpu.linspace(0.0, 1.0, 3, DType::I32));
     }
     Ok(())
 }
 
 #[test]
 fn the_cross_entropy_of_probabilities_is_finite() -> Result<()> {
-    for (_, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.tensor(&[0.25_f32, 0.5, 0.0, 1.0, 1.0], &[5])?;
         let t = gpu.tensor(&[1.0_f32, 0.5, 1.0, 1.0, 0.0], &[5])?;
         let losses = x
@@ -255,37 +252,26 @@ fn the_cross_entropy_of_probabilities_is_finite() -> Result<()> {
 
 #[test]
 fn extremes_keep_their_axis_or_fold_everything() -> Result<()> {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         let x = gpu.tensor(&[3.0_f32, 9.0, -1.0, 9.0, f32::NAN, 0.0], &[2, 3])?;
-        assert_eq!(x.argmax_keepdim(0)?.shape(), [1, 3], "{name}");
-        assert_eq!(x.argmin_keepdim(-1)?.to_vec::<u32>()?, [2, 1], "{name}");
-        assert_eq!(x.argmax_all()?.item::<u32>()?, 4, "{name}");
-        assert_eq!(x.t()?.argmin_all()?.item::<u32>()?, 3, "{name}");
+        assert_eq!(x.argmax_keepdim(0)?.shape(), [1, 3]);
+        assert_eq!(x.argmin_keepdim(-1)?.to_vec::<u32>()?, [2, 1]);
+        assert_eq!(x.argmax_all()?.item::<u32>()?, 4);
+        assert_eq!(x.t()?.argmin_all()?.item::<u32>()?, 3);
         let (least, place) = x.narrow(1, 0, 1)?.min_with_indices_all()?;
-        assert_eq!(
-            (least.item::<f32>()?, place.item::<u32>()?),
-            (3.0, 0),
-            "{name}"
-        );
+        assert_eq!((least.item::<f32>()?, place.item::<u32>()?), (3.0, 0));
         let (most, places) = x.max_with_indices_keepdim(-2)?;
         assert_eq!((most.shape(), places.shape()), (&[1, 3][..], &[1, 3][..]));
         // A number is kept as it is.
         let number = gpu.scalar(2.5_f32)?;
-        assert_eq!(number.argmax_keepdim(0)?.shape(), [0; 0], "{name}");
+        assert_eq!(number.argmax_keepdim(0)?.shape(), [0; 0]);
         let (value, place) = number.max_with_indices_keepdim(-1)?;
-        assert_eq!(
-            (value.item::<f32>()?, place.item::<u32>()?),
-            (2.5, 0),
-            "{name}"
-        );
-        assert_eq!(number.argmin_all()?.shape(), [0; 0], "{name}");
+        assert_eq!((value.item::<f32>()?, place.item::<u32>()?), (2.5, 0));
+        assert_eq!(number.argmin_all()?.shape(), [0; 0]);
         let empty = x.narrow(0, 0, 0)?;
-        assert!(matches!(empty.argmax_all(), Err(Error::Shape { .. })));
-        assert!(matches!(
-            empty.min_with_indices_all(),
-            Err(Error::Shape { .. })
-        ));
-        assert!(matches!(x.argmax_keepdim(2), Err(Error::Axis { .. })));
+        refused!(Shape: empty.argmax_all());
+        refused!(Shape: empty.min_with_indices_all());
+        refused!(Axis: x.argmax_keepdim(2));
     }
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Batch normalization with known statistics and with those of the batch, and its gradients.
 
-use lapidary::{DType, Error};
+use lapidary::{DType, Error, Result};
+
+use crate::devices::{reference, refused};
 
 use super::model::*;
 
@@ -17,7 +19,7 @@ fn channel(flat: usize) -> usize {
 
 #[test]
 fn a_batch_is_normalized_by_its_own_statistics_and_rounded_once() {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let array = Array::new(&SHAPE, noise(dtype)).rounded(dtype);
             let weight = Array::new(&[3], |at| 1.1 + 0.7 * at as f64).rounded(DType::F32);
@@ -28,7 +30,7 @@ fn a_batch_is_normalized_by_its_own_statistics_and_rounded_once() {
                 if array.shape != SHAPE {
                     continue;
                 }
-                let what = format!("{name} {dtype} {view}");
+                let what = format!("{dtype} {view}");
                 let rows = channels(&array);
                 let count = rows[0].len() as f64;
                 let mean = Array::new(&[3], |at| rows[at].iter().sum::<f64>() / count);
@@ -69,14 +71,14 @@ fn a_batch_is_normalized_by_its_own_statistics_and_rounded_once() {
 }
 
 #[test]
-fn gradients_of_a_normalized_batch_agree_with_differences() {
+fn gradients_of_a_normalized_batch_agree_with_differences() -> Result<()> {
     for (name, gpu) in gpus() {
         let array = Array::new(&SHAPE, noise(DType::F32)).rounded(DType::F32);
         let weight = Array::new(&[3], |at| 0.5 + at as f64).rounded(DType::F32);
         let grad = Array::new(&SHAPE, |at| (at % 7) as f64 - 3.0);
         let [x, g] = [&array, &grad].map(|one| one.upload(&gpu, DType::F32));
         let w = weight.upload(&gpu, DType::F32);
-        let [by_x, by_w, by_b] = g.batch_norm_backward(&x, Some(&w), 1e-3).unwrap();
+        let [by_x, by_w, by_b] = g.batch_norm_backward(&x, Some(&w), 1e-3)?;
         assert_eq!(
             (by_x.shape(), by_w.shape(), by_b.shape()),
             (&SHAPE[..], &[3][..], &[3][..])
@@ -121,14 +123,15 @@ fn gradients_of_a_normalized_batch_agree_with_differences() {
         let sums = Array::new(&[3], |at| channels(&grad)[at].iter().sum());
         assert_close(&download(&by_b), &sums, 1e-5, name);
     }
+    Ok(())
 }
 
 #[test]
-fn batches_that_cannot_be_normalized_are_refused() {
-    for (_, gpu) in gpus() {
-        let x = gpu.ones(&[2, 3, 4], DType::F32).unwrap();
+fn batches_that_cannot_be_normalized_are_refused() -> Result<()> {
+    for gpu in each() {
+        let x = gpu.ones(&[2, 3, 4], DType::F32)?;
         let [three, four] = [3, 4].map(|len| gpu.ones(&[len], DType::F32).unwrap());
-        let is_shape = |made: lapidary::Result<_>| matches!(made, Err(Error::Shape { .. }));
+        let is_shape = |made: Result<_>| matches!(made, Err(Error::Shape { .. }));
         assert!(is_shape(x.batch_norm(&four, &three, None, None, 0.0)));
         assert!(is_shape(x.batch_norm(
             &three,
@@ -138,32 +141,24 @@ fn batches_that_cannot_be_normalized_are_refused() {
             0.0
         )));
         assert!(is_shape(three.batch_norm(&three, &three, None, None, 0.0)));
-        let one = gpu.ones(&[1, 3], DType::F32).unwrap();
+        let one = gpu.ones(&[1, 3], DType::F32)?;
         assert!(one.batch_norm(&three, &three, None, None, 0.0).is_ok());
         let refused = one.batch_norm_train(None, None, 0.0).unwrap_err();
         assert!(
             refused.to_string().contains("1 elements a channel"),
             "{refused}"
         );
-        let none = gpu.ones(&[2, 0, 4], DType::F32).unwrap();
+        let none = gpu.ones(&[2, 0, 4], DType::F32)?;
         assert_eq!(
-            none.batch_norm_train(None, None, 0.0).unwrap()[0].shape(),
+            none.batch_norm_train(None, None, 0.0)?[0].shape(),
             [2, 0, 4]
         );
-        let ints = gpu.ones(&[2, 3], DType::I32).unwrap();
-        assert!(matches!(
-            ints.batch_norm(&three, &three, None, None, 0.0),
-            Err(Error::DType { .. })
-        ));
-        let (_, other) = gpus().swap_remove(0);
-        let foreign = other.ones(&[3], DType::F32).unwrap();
-        assert!(matches!(
-            x.batch_norm(&foreign, &three, None, None, 0.0),
-            Err(Error::Foreign { .. })
-        ));
-        assert!(matches!(
-            three.batch_norm_backward(&x, None, 0.0),
-            Err(Error::Shape { .. })
-        ));
+        let ints = gpu.ones(&[2, 3], DType::I32)?;
+        refused!(DType: ints.batch_norm(&three, &three, None, None, 0.0));
+        let other = reference();
+        let foreign = other.ones(&[3], DType::F32)?;
+        refused!(Foreign: x.batch_norm(&foreign, &three, None, None, 0.0));
+        refused!(Shape: three.batch_norm_backward(&x, None, 0.0));
     }
+    Ok(())
 }

@@ -24,6 +24,11 @@ pub(crate) fn gpus() -> Vec<(&'static str, Gpu)> {
     gpus
 }
 
+/// The same devices, for a loop.
+pub(crate) fn each() -> impl Iterator<Item = Gpu> {
+    crate::devices::named(gpus())
+}
+
 /// An array on the host. Every element is an f64, which holds all our types.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {

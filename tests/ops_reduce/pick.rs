@@ -1,6 +1,8 @@
 //! concat and index_select.
 
-use lapidary::{DType, Error, Tensor};
+use lapidary::{DType, Result, Tensor};
+
+use crate::devices::{reference, refused};
 
 use super::model::*;
 
@@ -21,7 +23,7 @@ fn concat_model(parts: &[Array], axis: usize) -> Array {
 }
 
 #[test]
-fn concat_agrees_with_the_model_for_any_number_of_any_sizes() {
+fn concat_agrees_with_the_model_for_any_number_of_any_sizes() -> Result<()> {
     // Sizes along the axis, and the other dimensions.
     let cases: &[(&[usize], &[usize])] = &[
         (&[3], &[]),
@@ -35,7 +37,7 @@ fn concat_agrees_with_the_model_for_any_number_of_any_sizes() {
         (&[0, 0], &[2]),
         (&[64, 3, 61], &[33]),
     ];
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         for dtype in DType::ALL {
             for (sizes, others) in cases {
                 for axis in 0..=others.len() {
@@ -53,48 +55,41 @@ fn concat_agrees_with_the_model_for_any_number_of_any_sizes() {
                         parts.iter().map(|part| part.upload(&gpu, dtype)).collect();
                     let given: Vec<&Tensor> = tensors.iter().collect();
                     let along = axis as isize - others.len() as isize - 1;
-                    let got = Tensor::concat(&given, along).unwrap();
-                    let what = format!("{name} {dtype} {sizes:?} {others:?} axis {axis}");
+                    let got = Tensor::concat(&given, along)?;
+                    let what = format!("{dtype} {sizes:?} {others:?} axis {axis}");
                     assert_close(&download(&got), &concat_model(&parts, axis), 0.0, &what);
                 }
             }
         }
     }
+    Ok(())
 }
 
 #[test]
-fn concat_takes_views_the_same_tensor_twice_and_refuses_what_does_not_fit() {
-    for (name, gpu) in gpus() {
+fn concat_takes_views_the_same_tensor_twice_and_refuses_what_does_not_fit() -> Result<()> {
+    for gpu in each() {
         for dtype in [DType::F32, DType::F16, DType::U8, DType::Bf16, DType::I8] {
             let array = Array::new(&[6, 7], |at| at as f64).rounded(dtype);
             let tensor = array.upload(&gpu, dtype);
             for (view, array, tensor) in views(&array, &tensor) {
                 let parts = [array.clone(), array.clone(), array];
-                let got = Tensor::concat(&[&tensor, &tensor, &tensor], 1).unwrap();
-                let what = format!("{name} {dtype} {view}");
+                let got = Tensor::concat(&[&tensor, &tensor, &tensor], 1)?;
+                let what = format!("{dtype} {view}");
                 assert_close(&download(&got), &concat_model(&parts, 1), 0.0, &what);
             }
         }
-        let t = gpu.zeros(&[2, 3], DType::F32).unwrap();
-        let flat = gpu.zeros(&[6], DType::F32).unwrap();
-        let ints = gpu.zeros(&[2, 3], DType::I32).unwrap();
-        assert!(matches!(Tensor::concat(&[], 0), Err(Error::Shape { .. })));
-        assert!(matches!(
-            Tensor::concat(&[&t, &flat], 0),
-            Err(Error::Shape { .. })
-        ));
-        assert!(matches!(
-            Tensor::concat(&[&t, &ints], 0),
-            Err(Error::DType { .. })
-        ));
-        assert!(matches!(Tensor::concat(&[&t], 2), Err(Error::Axis { .. })));
-        let (_, other) = gpus().swap_remove(0);
-        let foreign = other.zeros(&[2, 3], DType::F32).unwrap();
-        assert!(matches!(
-            Tensor::concat(&[&t, &foreign], 0),
-            Err(Error::Foreign { .. })
-        ));
+        let t = gpu.zeros(&[2, 3], DType::F32)?;
+        let flat = gpu.zeros(&[6], DType::F32)?;
+        let ints = gpu.zeros(&[2, 3], DType::I32)?;
+        refused!(Shape: Tensor::concat(&[], 0));
+        refused!(Shape: Tensor::concat(&[&t, &flat], 0));
+        refused!(DType: Tensor::concat(&[&t, &ints], 0));
+        refused!(Axis: Tensor::concat(&[&t], 2));
+        let other = reference();
+        let foreign = other.zeros(&[2, 3], DType::F32)?;
+        refused!(Foreign: Tensor::concat(&[&t, &foreign], 0));
     }
+    Ok(())
 }
 
 fn check_select(what: &str, array: &Array, tensor: &Tensor, indices: &Array, given: &Tensor) {
@@ -122,8 +117,8 @@ fn check_select(what: &str, array: &Array, tensor: &Tensor, indices: &Array, giv
 }
 
 #[test]
-fn index_select_picks_slices_and_gives_zeros_for_indices_that_are_not_there() {
-    for (name, gpu) in gpus() {
+fn index_select_picks_slices_and_gives_zeros_for_indices_that_are_not_there() -> Result<()> {
+    for gpu in each() {
         for dtype in DType::ALL {
             for index in [DType::I32, DType::U32] {
                 let list = match index {
@@ -136,7 +131,7 @@ fn index_select_picks_slices_and_gives_zeros_for_indices_that_are_not_there() {
                     let array = Array::new(shape, noise(dtype)).rounded(dtype);
                     let tensor = array.upload(&gpu, dtype);
                     for (view, array, tensor) in views(&array, &tensor) {
-                        let what = format!("{name} {dtype} {index} {shape:?} {view}");
+                        let what = format!("{dtype} {index} {shape:?} {view}");
                         check_select(&what, &array, &tensor, &indices, &given);
                     }
                 }
@@ -150,21 +145,13 @@ fn index_select_picks_slices_and_gives_zeros_for_indices_that_are_not_there() {
                 check_select(view, &array, &tensor, &indices, &given);
             }
         }
-        let none = gpu.tensor::<u32>(&[], &[0]).unwrap();
-        assert_eq!(tensor.index_select(0, &none).unwrap().shape(), [0, 4]);
-        let matrix = gpu.zeros(&[2, 2], DType::U32).unwrap();
-        assert!(matches!(
-            tensor.index_select(0, &matrix),
-            Err(Error::Shape { .. })
-        ));
-        let floats = gpu.zeros(&[2], DType::F32).unwrap();
-        assert!(matches!(
-            tensor.index_select(0, &floats),
-            Err(Error::DType { .. })
-        ));
-        assert!(matches!(
-            tensor.index_select(2, &none),
-            Err(Error::Axis { .. })
-        ));
+        let none = gpu.tensor::<u32>(&[], &[0])?;
+        assert_eq!(tensor.index_select(0, &none)?.shape(), [0, 4]);
+        let matrix = gpu.zeros(&[2, 2], DType::U32)?;
+        refused!(Shape: tensor.index_select(0, &matrix));
+        let floats = gpu.zeros(&[2], DType::F32)?;
+        refused!(DType: tensor.index_select(0, &floats));
+        refused!(Axis: tensor.index_select(2, &none));
     }
+    Ok(())
 }
