@@ -141,6 +141,7 @@ fn call(name: &str, t: &[Tensor]) -> Result<Vec<Tensor>> {
         "pool" => pool(t),
         "adaptive" => adaptive(t),
         "attention" => attention(how, t),
+        "matmul" => Ok(vec![t[0].matmul(&t[1])?]),
         "einsum" => Ok(vec![Tensor::einsum(how, &t.iter().collect::<Vec<_>>())?]),
         _ => panic!("no call of {name}"),
     }

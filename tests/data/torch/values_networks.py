@@ -243,6 +243,15 @@ EQUATIONS = [
     ("ij,jk->ik", (0, 2), (2, 3)), (",i->i", (), (3,)),
 ]  # fmt: skip
 
+# Rows, columns, and batches that broadcast.
+MATMULS = [
+    ((5,), (5,)), ((5,), (5, 3)), ((4, 5), (5,)), ((2, 3, 5), (5,)), ((3, 4), (4, 2)),
+    ((3, 7, 5), (3, 5, 4)), ((3, 7, 5), (1, 5, 4)), ((1, 7, 5), (3, 5, 4)), ((5, 1, 6), (1, 6, 9)),
+    ((2, 1, 3, 4), (1, 3, 4, 5)), ((6, 5), (2, 3, 5, 4)), ((33, 31), (31, 65)),
+    ((2, 1, 2, 1, 2, 1, 3, 4), (1, 2, 1, 2, 1, 2, 4, 2)),
+    ((3, 0), (0, 5)), ((0, 3), (3, 5)), ((5, 3), (3, 0)), ((0, 0), (0, 0)), ((2, 3, 0, 4), (2, 3, 4, 5)),
+]  # fmt: skip
+
 
 def products():
     for number, (equation, *shapes) in enumerate(EQUATIONS):
@@ -253,6 +262,12 @@ def products():
         whole = [(operand * 4).round().int() for operand in operands]
         y = torch.einsum(equation, *[operand.double() for operand in whole])
         yield f"einsum: {equation}: {number} of i32", whole, y.int()
+    for number, shapes in enumerate(MATMULS):
+        draw = Draw(number)
+        operands = [draw(shape) for shape in shapes]
+        yield f"matmul: : {number}", operands, torch.matmul(*[x.double() for x in operands]).float()
+    words = torch.tensor([[2**31 - 1, 2], [-3, -(2**31)]]).int()
+    yield "matmul: : words", [words, words], words @ words
 
 
 def networks():
