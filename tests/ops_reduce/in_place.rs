@@ -2,6 +2,8 @@
 
 use lapidary::{DType, Gpu, Result, Tensor, operations::ScatterReduce};
 
+use crate::ops_elementwise::model::alike;
+
 use super::indexed::indices;
 use super::model::*;
 
@@ -15,7 +17,7 @@ const FOLDS: [ScatterReduce; 5] = [
 
 #[test]
 fn no_target_is_copied() -> Result<()> {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
             let (rows, columns) = (1024, 64);
             let target = gpu.zeros(&[rows, columns], dtype)?;
@@ -33,36 +35,33 @@ fn no_target_is_copied() -> Result<()> {
             target.index_put_(&[Some(&of_all)], &both, true)?;
             gpu.finish()?;
             let grown = gpu.memory().stats().live_bytes.peak - before;
-            assert!(
-                grown < target.size_bytes() / 4,
-                "{name} {dtype}: {grown} bytes"
-            );
+            assert!(grown < target.size_bytes() / 4, "{dtype}: {grown} bytes");
             let sums = target.cast(DType::F32)?.sum(&[1])?.to_vec::<f32>()?;
             let named: Vec<_> = (sums.iter().enumerate())
                 .filter(|(_, sum)| **sum != 0.0)
                 .collect();
-            assert_eq!(named, [(7, &128.0), (9, &256.0)], "{name} {dtype}");
+            assert_eq!(named, [(7, &128.0), (9, &256.0)], "{dtype}");
         }
     }
     Ok(())
 }
+
+type Copied<'a> = &'a dyn Fn(&Tensor) -> Result<Tensor>;
+type InPlace<'a> = &'a dyn Fn(&Tensor) -> Result<()>;
 
 /// With the whole target, and with a part of a larger tensor whose other elements must not change.
 fn check(
     gpu: &Gpu,
     what: &str,
     x: &Tensor,
-    copied: impl Fn(&Tensor) -> Result<Tensor>,
-    in_place: impl Fn(&Tensor) -> Result<()>,
+    copied: Copied<'_>,
+    in_place: InPlace<'_>,
 ) -> Result<()> {
     let expected = download(&copied(x)?).values;
     let whole = x.copy()?;
     in_place(&whole)?;
-    same(
-        &format!("{what}, whole"),
-        &download(&whole).values,
-        &expected,
-    );
+    let whole = download(&whole).values;
+    assert!(alike(&whole, &expected), "{what}: {whole:?}");
     let rows = x.shape()[0];
     for lead in [1, 4] {
         let mut shape = x.shape().to_vec();
@@ -71,8 +70,8 @@ fn check(
         let part = around.narrow(0, lead, rows)?;
         part.copy_(x)?;
         in_place(&part)?;
-        let what = format!("{what}, after {lead} rows");
-        same(&what, &download(&part).values, &expected);
+        let got = download(&part).values;
+        assert!(alike(&got, &expected), "{what}, after {lead} rows: {got:?}");
         for (from, len) in [(0, lead), (rows + lead, 1)] {
             let beside = download(&around.narrow(0, from, len)?).values;
             assert!(beside.iter().all(|&value| value == 1.0), "{what}");
@@ -81,18 +80,9 @@ fn check(
     Ok(())
 }
 
-#[track_caller]
-fn same(what: &str, got: &[f64], expected: &[f64]) {
-    let is_same = |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan();
-    assert!(
-        got.iter().zip(expected).all(is_same),
-        "{what}: {got:?}, not {expected:?}"
-    );
-}
-
 #[test]
 fn in_place_they_make_what_the_copies_are() -> Result<()> {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         for dtype in DType::ALL {
             // The size behind the axis is a multiple of 4, or not.
             for shape in [[6, 8], [5, 6], [4, 1]] {
@@ -100,50 +90,34 @@ fn in_place_they_make_what_the_copies_are() -> Result<()> {
                 for count in [1, 7] {
                     let of_source = [count, shape[1]];
                     let source = Array::new(&of_source, noise(dtype)).upload(&gpu, dtype);
-                    let (_, each) = indices(&gpu, &of_source, shape[0], DType::I32);
-                    let (_, shared) = indices(&gpu, &[count], shape[0], DType::U32);
-                    let what = |form: &str| format!("{name} {dtype} {form} {shape:?} {count}");
-                    check(
-                        &gpu,
-                        &what("scatter"),
-                        &x,
-                        |x| x.scatter(0, &each, &source),
-                        |x| x.scatter_(0, &each, &source),
-                    )?;
-                    check(
-                        &gpu,
-                        &what("scatter_add"),
-                        &x,
-                        |x| x.scatter_add(0, &each, &source),
-                        |x| x.scatter_add_(0, &each, &source),
-                    )?;
-                    check(
-                        &gpu,
-                        &what("index_add"),
-                        &x,
-                        |x| x.index_add(0, &shared, &source),
-                        |x| x.index_add_(0, &shared, &source),
-                    )?;
-                    for accumulate in [false, true] {
-                        check(
-                            &gpu,
-                            &what("index_put"),
-                            &x,
-                            |x| x.index_put(&[Some(&shared)], &source, accumulate),
-                            |x| x.index_put_(&[Some(&shared)], &source, accumulate),
-                        )?;
-                    }
-                    for fold in FOLDS {
-                        if fold == ScatterReduce::Mean && dtype == DType::Bool {
-                            continue;
-                        }
-                        for with_own in [false, true] {
+                    let each = indices(&gpu, &of_source, shape[0], DType::I32);
+                    let shared = indices(&gpu, &[count], shape[0], DType::U32);
+                    let to = [Some(&shared)];
+                    let check = |form: &str, copied: Copied<'_>, in_place: InPlace<'_>| {
+                        let what = format!("{dtype} {form} {shape:?} {count}");
+                        check(&gpu, &what, &x, copied, in_place)
+                    };
+                    check("scatter", &|x| x.scatter(0, &each, &source), &|x| {
+                        x.scatter_(0, &each, &source)
+                    })?;
+                    check("scatter_add", &|x| x.scatter_add(0, &each, &source), &|x| {
+                        x.scatter_add_(0, &each, &source)
+                    })?;
+                    check("index_add", &|x| x.index_add(0, &shared, &source), &|x| {
+                        x.index_add_(0, &shared, &source)
+                    })?;
+                    for sums in [false, true] {
+                        check("index_put", &|x| x.index_put(&to, &source, sums), &|x| {
+                            x.index_put_(&to, &source, sums)
+                        })?;
+                        for fold in FOLDS {
+                            if fold == ScatterReduce::Mean && dtype == DType::Bool {
+                                continue;
+                            }
                             check(
-                                &gpu,
-                                &what(&format!("{fold:?}, {with_own}")),
-                                &x,
-                                |x| x.scatter_reduce(0, &each, &source, fold, with_own),
-                                |x| x.scatter_reduce_(0, &each, &source, fold, with_own),
+                                &format!("{fold:?}, {sums}"),
+                                &|x| x.scatter_reduce(0, &each, &source, fold, sums),
+                                &|x| x.scatter_reduce_(0, &each, &source, fold, sums),
                             )?;
                         }
                     }
@@ -156,42 +130,24 @@ fn in_place_they_make_what_the_copies_are() -> Result<()> {
 
 #[test]
 fn several_index_tensors_name_elements_of_the_target() -> Result<()> {
-    for (name, gpu) in gpus() {
+    for gpu in each() {
         for dtype in [DType::F32, DType::F16] {
             let x = Array::new(&[3, 5, 4], noise(dtype)).upload(&gpu, dtype);
             let values = Array::new(&[6, 4], noise(dtype)).upload(&gpu, dtype);
-            let (_, i) = indices(&gpu, &[6], 3, DType::I32);
-            let (_, j) = indices(&gpu, &[6], 5, DType::U32);
-            for accumulate in [false, true] {
-                check(
-                    &gpu,
-                    &format!("{name} {dtype}"),
-                    &x,
-                    |x| x.index_put(&[Some(&i), Some(&j)], &values, accumulate),
-                    |x| x.index_put_(&[Some(&i), Some(&j)], &values, accumulate),
-                )?;
-                // Axes in another order: the target is copied, with the same result.
-                let apart = values.narrow(0, 0, 5)?.transpose(0, 1)?;
-                let (_, k) = indices(&gpu, &[4, 1], 3, DType::I32);
-                check(
-                    &gpu,
-                    &format!("{name} {dtype}, apart"),
-                    &x,
-                    |x| {
-                        x.index_put(
-                            &[Some(&k), None, Some(&k)],
-                            &apart.unsqueeze(1)?,
-                            accumulate,
-                        )
-                    },
-                    |x| {
-                        x.index_put_(
-                            &[Some(&k), None, Some(&k)],
-                            &apart.unsqueeze(1)?,
-                            accumulate,
-                        )
-                    },
-                )?;
+            let i = indices(&gpu, &[6], 3, DType::I32);
+            let j = indices(&gpu, &[6], 5, DType::U32);
+            // Axes in another order: the target is copied, with the same result.
+            let apart = values.narrow(0, 0, 5)?.transpose(0, 1)?.unsqueeze(1)?;
+            let k = indices(&gpu, &[4, 1], 3, DType::I32);
+            for (to, values) in [
+                (&[Some(&i), Some(&j)][..], &values),
+                (&[Some(&k), None, Some(&k)], &apart),
+            ] {
+                for sums in [false, true] {
+                    let what = format!("{dtype} {to:?} {sums}");
+                    let copied: Copied<'_> = &|x| x.index_put(to, values, sums);
+                    check(&gpu, &what, &x, copied, &|x| x.index_put_(to, values, sums))?;
+                }
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Reductions, softmax, norms, losses and rotations, at all axes and options.
+//! Reductions, softmax, norms, losses, rotations, and what moves elements, at all axes and options.
 //!
 //! The simulation runs the references. `tests/ops_reduce` compares them with the kernels, for more
 //! types, shapes and views.
 
-use lapidary::operations::Reduction;
+use lapidary::operations::{PadMode, Reduction};
 use lapidary::{Result, Tensor};
 
 use crate::ops_reduce::model::{Array, assert_close, download, gpus, tolerance};
@@ -25,6 +25,36 @@ fn loss(name: &str, how: &str, t: &[Tensor]) -> Result<Tensor> {
     match name {
         "cross_entropy" => t[0].cross_entropy(&t[1], ignore, reduction),
         _ => t[0].nll_loss(&t[1], ignore, reduction),
+    }
+}
+
+/// What moves elements, or adds them up.
+fn moved(name: &str, given: &[isize], t: &[Tensor]) -> Result<Tensor> {
+    let sizes: Vec<usize> = given.iter().map(|&size| size as usize).collect();
+    let widths: Vec<_> = sizes
+        .chunks(2)
+        .map(|pair| (pair[0], *pair.last().unwrap()))
+        .collect();
+    let (first, axes) = given.split_at(given.len() / 2);
+    match name {
+        "stack" => Tensor::stack(&t.iter().collect::<Vec<_>>(), given[0]),
+        "repeat" => t[0].repeat(&sizes),
+        "repeat_interleave" => t[0].repeat_interleave(sizes[0], given[1]),
+        "roll" => t[0].roll(first, axes),
+        "tril" => t[0].tril(given[0]),
+        "triu" => t[0].triu(given[0]),
+        "pad constant" => t[0].pad(&widths, 9),
+        "pad reflect" => t[0].pad_with(&widths, PadMode::Reflect),
+        "pad replicate" => t[0].pad_with(&widths, PadMode::Replicate),
+        "pad circular" => t[0].pad_with(&widths, PadMode::Circular),
+        "cumsum" => t[0].cumsum(given[0]),
+        "cumprod" => t[0].cumprod(given[0]),
+        "gather" => t[0].gather(given[0], &t[1]),
+        "scatter" => t[0].scatter(given[0], &t[1], &t[2]),
+        "scatter_add" => t[0].scatter_add(given[0], &t[1], &t[2]),
+        "index_select" => t[0].index_select(given[0], &t[1]),
+        "index_add" => t[0].index_add(given[0], &t[1], &t[2]),
+        _ => panic!("no call of {name}"),
     }
 }
 
@@ -60,7 +90,8 @@ fn call(case: &Case, t: &[Tensor]) -> Result<(Tensor, f64)> {
             )
         }
         "rotary" => (t[0].rotary(&t[1], &t[2], axes[0] == 1)?, of_type),
-        _ => (loss(name, how, t)?, 4.0 * of_type),
+        "cross_entropy" | "nll_loss" => (loss(name, how, t)?, 4.0 * of_type),
+        _ => (moved(name, &axes, t)?, of_type),
     })
 }
 

@@ -1,4 +1,4 @@
-"""The group `rows` of values.py: reductions, softmax, norms and losses.
+"""The group `rows` of values.py: reductions, softmax, norms, losses, and what moves elements.
 
 A case's name begins with the call in tests/torch/rows.rs, and goes on with its options.
 """
@@ -179,6 +179,51 @@ def rotations():
             yield f"rotary: {interleaved}: {number}", [x, cos, sin], y
 
 
+def arrangements():
+    x, deep = Draw(4)((3, 5)), Draw(5)((2, 5, 7))
+    for axis in [0, 1, 2, -1]:
+        yield f"stack: {axis}: ", [x, x + 1, -x], torch.stack([x, x + 1, -x], axis)
+    for counts in ["2 3", "1 1", "3 1 2", "0 2"]:
+        yield f"repeat: {counts}: ", [x], x.repeat(*map(int, counts.split()))
+    for count, axis in itertools.product([0, 1, 3], [0, 1]):
+        yield f"repeat_interleave: {count} {axis}: ", [x], x.repeat_interleave(count, axis)
+    for shifts, axes in [((2, -1), (0, 1)), ((7,), (1,)), ((0,), (0,)), ((-8, 3), (-1, 0))]:
+        how = " ".join(map(str, shifts + axes))
+        yield f"roll: {how}: ", [x], x.roll(shifts, axes)
+    for diagonal in [0, 1, -2, 100, -100]:
+        yield f"tril: {diagonal}: ", [deep], deep.tril(diagonal)
+        yield f"triu: {diagonal}: ", [deep], deep.triu(diagonal)
+    for mode, widths in [
+        ("constant", [1, 2, 0, 3]), ("constant", [4, 0, 0, 0]), ("reflect", [4, 1, 2, 6]),
+        ("replicate", [9, 1, 0, 8]), ("circular", [5, 1, 2, 7]), ("reflect", [0, 0, 0, 3]),
+    ]:  # fmt: skip
+        value = 9 if mode == "constant" else None
+        y = F.pad(deep[None], [*widths[2:], *widths[:2]], mode=mode, value=value)[0]
+        yield f"pad {mode}: 0 0 {' '.join(map(str, widths))}: ", [deep], y
+    for axis in range(3):
+        yield f"cumsum: {axis}: ", [deep], deep.double().cumsum(axis).float()
+        yield f"cumprod: {axis}: ", [deep], deep.double().cumprod(axis).float()
+
+
+def indexed():
+    x = Draw(6)((4, 5, 6))
+    generator = torch.Generator().manual_seed(7)
+    for axis in range(3):
+        size = x.shape[axis]
+        # Smaller along the other axes, and larger along this one, or all different.
+        shape = [9 if at == axis else dim - 1 for at, dim in enumerate(x.shape)]
+        some = torch.randint(0, size, shape, generator=generator)
+        once = torch.rand([dim - 1 for dim in x.shape], generator=generator).argsort(axis)
+        row = torch.randint(0, size, [9], generator=generator)
+        source = Draw(axis)([dim + 5 for dim in x.shape])
+        slices = Draw(axis + 3)([9 if at == axis else dim for at, dim in enumerate(x.shape)])
+        yield f"gather: {axis}: ", [x, some.int()], x.gather(axis, some)
+        yield f"scatter: {axis}: ", [x, once.int(), source], x.scatter(axis, once, source)
+        yield f"scatter_add: {axis}: ", [x, some.int(), source], x.scatter_add(axis, some, source)
+        yield f"index_select: {axis}: ", [x, row.int()], x.index_select(axis, row)
+        yield f"index_add: {axis}: ", [x, row.int(), slices], x.index_add(axis, row, slices)
+
+
 def rows():
-    for group in [folds, softmaxes, norms, losses, rotations]:
+    for group in [folds, softmaxes, norms, losses, rotations, arrangements, indexed]:
         yield from group()
