@@ -15,16 +15,18 @@
 //! of another one. Threads share the steps by their numbers.
 //!
 //! A failed program is printed as below. The last line runs just these steps again, so it stops in
-//! a debugger, too.
+//! a debugger, too. Here the spill file's checksums were not compared: it reads 256 numbers, the
+//! disk flips a bit when they are evicted, and the end finds that.
 //!
 //! ```text
-//! backed_by: a view does not cover all of its memory; use the tensor that it belongs to
-//! at tests/random/world.rs:416, 4 steps:
-//!    128 full => t128.0 i32[256]
-//!    130 concat t128.0 => t130.0 i32[2] => t130.1 i32[258]
-//!    131 sorted t130.1 => t131.0 u32[1] => t131.1 i32[1]
-//!    144 backed_by t131.0 <= here
-//! run it again: LAPIDARY_SEED=92:128,130,131,144 cargo xtask test pressure::programs::where_…
+//! i32[256]: element 128 is -21, not -5, and 0 more
+//! at tests/random/world.rs:476, 3 steps:
+//!    306 trouble, to step 324: Fault { site: AnyCall, nth: 3, repeat: EverySecond, kind: Flip }
+//!    306 full => t306.0 i32[256]
+//!    316 to_vec t306.0
+//!    321 evict t306.0
+//!        at the end: <= here
+//! run it again: LAPIDARY_SEED=1:306,316,321 cargo xtask test pressure::programs::a_disk_that_li…
 //! ```
 //!
 //! `LAPIDARY_PROGRAMS` sets the number of programs of each kind, and `LAPIDARY_STEPS` the steps of

@@ -110,9 +110,9 @@ pub(crate) struct World {
     pub(crate) lost: u64,
     /// Faults are armed or were just before, so any work may fail.
     pub(crate) in_fault: bool,
-    /// A read was dropped half-way. An eviction then needs another read-back buffer. It may exceed
-    /// a budget that was lowered, as guarantee 9 says.
-    pub(crate) has_half_read: bool,
+    /// The last step that dropped a read half-way. An eviction then needs another read-back buffer.
+    /// It may exceed a budget that was lowered, as guarantee 9 says.
+    pub(crate) half_read: Option<u32>,
     /// Bytes that were read once may be lost the next time.
     pub(crate) disk_lies: bool,
     /// The last budget was set while the disk failed, so the host's memory may still exceed it.
@@ -145,7 +145,7 @@ impl World {
             trouble: None,
             lost: 0,
             in_fault: false,
-            has_half_read: false,
+            half_read: None,
             disk_lies: false,
             is_above: false,
             most_bytes,
@@ -460,7 +460,7 @@ impl World {
                 let has_gone = matches!(root(&error), Error::Store(_) | Error::Recompute { .. });
                 if self.rules.has_stores && has_gone && root(&error).is_final() {
                     // It never comes back. A recipe is of no use if a store has lost its input.
-                    self.lost += 1;
+                    self.lost += u64::from(!is_unsure);
                     let is_other = |held: &Held| !Rc::ptr_eq(&held.model.data, &model.data);
                     self.held.retain(is_other);
                 }
@@ -504,7 +504,8 @@ impl World {
         let taken_bytes = device.reserved_bytes + device.retiring_bytes;
         let limit_bytes = self.gpu.memory().budget().device_bytes.unwrap_or(u64::MAX);
         if self.rules.alone && self.shortfall_bytes == 0 {
-            let little_bytes = if self.has_half_read { LITTLE_BYTES } else { 0 };
+            let is_little = self.half_read.is_some_and(|step| self.next.0 - step < 9);
+            let little_bytes = if is_little { LITTLE_BYTES } else { 0 };
             let is_kept = taken_bytes <= limit_bytes.saturating_add(little_bytes);
             assert!(is_kept, "{}", self.gpu.memory().stats());
         }
