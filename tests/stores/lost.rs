@@ -52,6 +52,22 @@ fn what_a_restarted_store_has_lost_has_no_value_and_the_cause() {
 }
 
 #[test]
+fn what_would_be_computed_from_a_lost_tensor_has_its_cause() {
+    let (store, first) = tier("neighbour", 1 << 20, PATIENT);
+    let (gpu, _sim) = open(vec![first], budget());
+    let lost = tensor(&gpu, 1).named("weights");
+    let sum = lost.add(1_u32).unwrap().named("sum");
+    sum.recompute_with(&[&lost], |inputs| inputs[0].add(1_u32))
+        .unwrap();
+    sum.evict().unwrap();
+    lost.evict().unwrap();
+    store.clear();
+    assert!(lost.to_vec::<u32>().is_err());
+    assert!(sum.to_vec::<u32>().is_err());
+    assert_lost(&sum, "sum", |cause| *cause == StoreFailure::NotFound);
+}
+
+#[test]
 fn a_changed_byte_is_never_read() {
     let (store, first) = tier("neighbour", 1 << 20, PATIENT);
     let (gpu, _sim) = open(vec![first], budget());

@@ -60,6 +60,10 @@ pub(super) fn rematerialize(
             return Ok(Err(Error::clone(&failure)));
         }
         let (is_under_way, times) = (progress.is_under_way, progress.times);
+        if let Some(cause) = state.memory.slots.poison_of_inputs(token) {
+            state.memory.slots.poison(storage, &cause);
+            return Ok(Ok(()));
+        }
         let never = match (is_under_way, state.memory.slots.is_current(token)) {
             (true, _) => "its rematerializer uses the tensor itself",
             (_, false) => "one of its inputs has been written to since",
