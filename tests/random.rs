@@ -40,8 +40,10 @@ const RULES: Rules = Rules {
 fn run(program: &Program, diagnostics: Option<Diagnostics>) {
     let mut rng = program.dice(0);
     let buffer_bytes = (192 << 10) << rng.u32(0..4);
+    // The first pass creates what diagnostics need, when uploads may have all that slabs leave.
+    let for_diagnostics = u64::from(diagnostics.is_some());
     let device = SimOptions {
-        memory_bytes: buffer_bytes * rng.u64(2..6),
+        memory_bytes: buffer_bytes * (rng.u64(2..6) + for_diagnostics),
         max_buffer_bytes: buffer_bytes,
         max_binding_bytes: 64 << 10,
         offset_alignment_bytes: *rng.choice(&[32, 256]).expect("two"),
