@@ -154,7 +154,17 @@ pub(crate) fn backed(w: &mut World) -> Outcome {
 pub(crate) fn backed_by(w: &mut World) -> Outcome {
     let (tensor, model) = w.pick_where(|m| m.dtype == DType::U32 && m.is_whole())?;
     let source = source(w, &model.values());
-    forgive(&model, tensor.backed_by(source))
+    match tensor.backed_by(source) {
+        // What `top_k` gives is the beginning of all that it has sorted.
+        Err(error)
+            if error
+                .to_string()
+                .contains("does not cover all of its memory") =>
+        {
+            Ok(())
+        }
+        backed => forgive(&model, backed),
+    }
 }
 
 /// A sum with a rematerializer.
