@@ -54,7 +54,9 @@ fn main(
       $group
       //% for h in 0..2
       //%   for r in 0..rows
-      let sum_${r}_${h} = total(q_${4 * h} * x_${r}_${h}_0 + q_${4 * h + 1} * x_${r}_${h}_1 + q_${4 * h + 2} * x_${r}_${h}_2 + q_${4 * h + 3} * x_${r}_${h}_3);
+      let sum_${r}_${h} = total(
+        q_${4 * h} * x_${r}_${h}_0 + q_${4 * h + 1} * x_${r}_${h}_1
+        + q_${4 * h + 2} * x_${r}_${h}_2 + q_${4 * h + 3} * x_${r}_${h}_3);
       //%     if has_offset
       acc_${r}[${c}] += by_${h}.x * sum_${r}_${h} + by_${h}.y * total_${r}_${h};
       //%     else

@@ -41,47 +41,35 @@ impl BlockFormat {
 
     /// The name in ggml.
     pub const fn name(self) -> &'static str {
-        match self {
-            BlockFormat::Q4_0 => "Q4_0",
-            BlockFormat::Q4_1 => "Q4_1",
-            BlockFormat::Q5_0 => "Q5_0",
-            BlockFormat::Q5_1 => "Q5_1",
-            BlockFormat::Q8_0 => "Q8_0",
-            BlockFormat::Q4K => "Q4_K",
-            BlockFormat::Q5K => "Q5_K",
-            BlockFormat::Q6K => "Q6_K",
-        }
+        self.row().0
     }
 
     /// Elements of a block.
     pub const fn block_len(self) -> usize {
-        match self {
-            BlockFormat::Q4K | BlockFormat::Q5K | BlockFormat::Q6K => 256,
-            _ => 32,
-        }
+        self.row().1
     }
 
     /// Bytes of a block.
     pub const fn block_bytes(self) -> usize {
-        match self {
-            BlockFormat::Q4_0 => 18,
-            BlockFormat::Q4_1 => 20,
-            BlockFormat::Q5_0 => 22,
-            BlockFormat::Q5_1 => 24,
-            BlockFormat::Q8_0 => 34,
-            BlockFormat::Q4K => 144,
-            BlockFormat::Q5K => 176,
-            BlockFormat::Q6K => 210,
-        }
+        self.row().2
     }
 
     /// The stored number that means zero; 0 if each block says it, or if numbers are signed.
     pub(crate) const fn zero(self) -> u32 {
+        self.row().3
+    }
+
+    /// Name, elements and bytes of a block, and zero.
+    const fn row(self) -> (&'static str, usize, usize, u32) {
         match self {
-            BlockFormat::Q4_0 => 8,
-            BlockFormat::Q5_0 => 16,
-            BlockFormat::Q6K => 32,
-            _ => 0,
+            BlockFormat::Q4_0 => ("Q4_0", 32, 18, 8),
+            BlockFormat::Q4_1 => ("Q4_1", 32, 20, 0),
+            BlockFormat::Q5_0 => ("Q5_0", 32, 22, 16),
+            BlockFormat::Q5_1 => ("Q5_1", 32, 24, 0),
+            BlockFormat::Q8_0 => ("Q8_0", 32, 34, 0),
+            BlockFormat::Q4K => ("Q4_K", 256, 144, 0),
+            BlockFormat::Q5K => ("Q5_K", 256, 176, 0),
+            BlockFormat::Q6K => ("Q6_K", 256, 210, 32),
         }
     }
 

@@ -235,22 +235,42 @@ impl ModelFile {
         }
     }
 
+    /// The shape of an entry that must be a matrix.
+    fn matrix_shape(&self, operation: &'static str, entry: &ModelEntry) -> Result<[usize; 2]> {
+        entry.shape[..].try_into().map_err(|_| Error::Shape {
+            operation,
+            reason: format!(
+                "a tensor of {:?}: it is a matrix, [n, k]",
+                ShownShape(&entry.shape)
+            ),
+        })
+    }
+
     /// A source of the bytes of a tensor as they are stored.
     fn stored_source(&self, index: usize) -> Source {
-        let reader = self.reader.clone();
-        Source::reader(move |offset_bytes, bytes| {
-            let read = reader.read_stored(index, offset_bytes, bytes);
-            read.map_err(std::io::Error::other)
-        })
+        self.source_by(move |reader, at, bytes| reader.read_stored(index, at, bytes))
     }
 
     /// A source of the elements of a tensor, from an offset on.
     fn source(&self, index: usize, dtype: DType, from_bytes: u64) -> Source {
+        self.source_by(move |reader, at, bytes| reader.read(index, dtype, from_bytes + at, bytes))
+    }
+
+    fn source_by<F>(&self, read: F) -> Source
+    where
+        F: Fn(&ModelReader, u64, &mut [u8]) -> Result<()> + Send + Sync + 'static,
+    {
         let reader = self.reader.clone();
         Source::reader(move |offset_bytes, bytes| {
-            let read = reader.read(index, dtype, from_bytes + offset_bytes, bytes);
-            read.map_err(std::io::Error::other)
+            read(&reader, offset_bytes, bytes).map_err(std::io::Error::other)
         })
+    }
+}
+
+/// The source gives the value of a tensor that has none yet, and elements.
+fn back_new(tensor: &Tensor, source: Source) {
+    if !tensor.is_empty() {
+        (tensor.engine.here()).back_new(&tensor.storage.here(), source);
     }
 }
 

@@ -137,10 +137,7 @@ impl Tensor {
         if words == 0 {
             return Ok(y);
         }
-        let x = match self.layout.is_contiguous() && self.layout.offset.is_multiple_of(4) {
-            true => self.clone(),
-            false => self.copy()?,
-        };
+        let x = self.at_a_vec4()?;
         let params = Params {
             elements: self.len() as u32,
             words: words as u32,

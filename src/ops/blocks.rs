@@ -12,6 +12,7 @@ use super::elementwise::arg;
 use super::long::assemble;
 use super::matmul::{Epilogue, lanes};
 use super::normalize::check_float;
+use super::quantized::{MOST_WIDE_BYTES, check_last};
 use super::rows::groups;
 use super::skeleton::Skeleton;
 use super::text::Text;
@@ -20,7 +21,7 @@ use crate::tensor::Tensor;
 use crate::tensor::called::Called;
 use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
-use lapidary_core::{Caps, DType, Error, Result, adapter::AdapterKind};
+use lapidary_core::{Caps, DType, Result, adapter::AdapterKind};
 
 const FORMATS: &str = include_str!("../../shaders/blocks/formats.wgsl");
 const DEQUANTIZE: &str = include_str!("../../shaders/blocks/dequantize.wgsl");
@@ -38,9 +39,6 @@ const MOST_ROWS: usize = 8;
 
 /// Invocations that share out a row where subgroups have no fixed size.
 const LANES: u8 = 32;
-
-/// Bytes of widened elements that are there at once.
-const MOST_WIDE_BYTES: usize = 64 << 20;
 
 /// `y` = the elements of `w`.
 static DEQUANTIZE_BLOCKS: BuiltInKernel = BuiltInKernel {
@@ -78,7 +76,7 @@ struct Product {
     row_bytes: u32,
 }
 
-/// A variant of either kernel, packed into a variant's code.
+/// A variant of the product, packed into a variant's code. That of the other kernel is the format.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     format: BlockFormat,
@@ -162,15 +160,10 @@ impl Blocks {
             count: count as u32,
             start: (self.bytes.layout.offset + first * self.row_bytes()) as u32,
         };
-        let form = Form {
-            format: self.format,
-            rows: 0,
-            lanes: 0,
-            has_subgroups: false,
-        };
+        let code = self.format as u64;
         let args = [self.arg(), arg(&result, true)];
         let groups = groups(result.engine.caps(), count as u64, 64);
-        let launch = Launch::new(&DEQUANTIZE_BLOCKS, form.pack(), args, &params, groups);
+        let launch = Launch::new(&DEQUANTIZE_BLOCKS, code, args, &params, groups);
         result.engine.launch(launch)?;
         Ok(result)
     }
@@ -181,18 +174,7 @@ impl Blocks {
         const OPERATION: &str = "linear";
         check_float(OPERATION, x)?;
         x.same_engine(OPERATION, &self.bytes)?;
-        let [n, k] = self.shape();
-        match x.shape().last() == Some(&k) {
-            true => Ok(()),
-            false => Err(Error::Shape {
-                operation: OPERATION,
-                reason: format!(
-                    "{:?} by weights of [{n}, {k}]: the last dimension has to be {k}",
-                    x.shape()
-                ),
-            })
-            .located(),
-        }
+        check_last(OPERATION, x, self.shape()).located()
     }
 
     /// A linear layer of a checked operand.
@@ -205,7 +187,8 @@ impl Blocks {
         shape.push(n);
         end.check(x, x.dtype, &shape, true)?;
         let product = self.product(&x.reshape(&[m, k])?)?.reshape(&shape)?;
-        end.apply_in(product)?.cast(end.cast.unwrap_or(x.dtype))
+        end.apply_in(product)?
+            .cast(end.cast_to().unwrap_or(x.dtype))
     }
 
     /// `[m, k]` of floats times the transposed matrix: `[m, n]` of f32.
@@ -218,10 +201,7 @@ impl Blocks {
         if m > MOST_ROWS {
             return self.product_of_many(x);
         }
-        let mut x = x.contiguous()?;
-        if !x.layout.offset.is_multiple_of(4) {
-            x = x.copy()?;
-        }
+        let x = x.at_a_vec4()?;
         let result = Tensor::output(&x.engine, &[m, n], DType::F32)?;
         let caps = x.engine.caps();
         let form = self.form(caps, m);
@@ -298,7 +278,7 @@ fn numbers(format: BlockFormat) -> [(&'static str, u32); 2] {
 }
 
 fn dequantize_text(variant: &Variant) -> Cow<'static, str> {
-    let Form { format, .. } = Form::unpack(variant.code);
+    let format = BlockFormat::ALL[variant.code as usize];
     let skeleton = text_with(format, DEQUANTIZE);
     let skeleton = Skeleton::new(&skeleton).numbers(numbers(format));
     let text = skeleton.numbers([("zero", format.zero())]).fill();
@@ -332,7 +312,7 @@ mod tests {
                 lanes,
                 has_subgroups,
             };
-            let code = form(0, 0, false).pack();
+            let code = format as u64;
             valid(&DEQUANTIZE_BLOCKS, code, &[DType::U32, DType::F32], 0b10);
             for rows in [1, 2, 4] {
                 for x in [DType::F32, DType::F16, DType::Bf16] {

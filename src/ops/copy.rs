@@ -174,6 +174,16 @@ impl Tensor {
         }
     }
 
+    /// The same elements, row-major from a multiple of four elements of the storage on. Returns
+    /// `self` if it is so already, else a copy.
+    #[track_caller]
+    pub(super) fn at_a_vec4(&self) -> Result<Tensor> {
+        match self.layout.is_contiguous() && self.layout.offset.is_multiple_of(4) {
+            true => Ok(self.clone()),
+            false => self.copy(),
+        }
+    }
+
     /// A copy with its own storage, row-major.
     ///
     /// # Errors

@@ -13,6 +13,9 @@ use quantizing::checked_group;
 /// The largest value. The range is symmetric, so -128 is not used.
 const MOST: f32 = 127.0;
 
+/// Most bytes of weights that are there in f32 at a time.
+pub(super) const MOST_WIDE_BYTES: usize = 64 << 20;
+
 /// Groups have 2³ to 2¹² elements.
 const GROUPS_LOG2: std::ops::RangeInclusive<u8> = 3..=12;
 
@@ -78,23 +81,7 @@ impl Tensor {
     pub fn quantize(&self, group: Option<u64>) -> Result<Quantized> {
         const OPERATION: &str = "quantize";
         let _method = MadeFor::method(OPERATION);
-        if !self.dtype.is_float() {
-            return Err(Error::DType {
-                operation: OPERATION,
-                expected: "a float".into(),
-                got: self.dtype,
-                hint: "Weights that are i8 and have scales: create a `Quantized` of both",
-                at: String::new(),
-            })
-            .located();
-        }
-        let &[n, k] = self.shape() else {
-            return Err(Error::Shape {
-                operation: OPERATION,
-                reason: format!("a tensor of {:?}: it is a matrix, [n, k]", self.shape()),
-            })
-            .located();
-        };
+        let [n, k] = check_matrix(OPERATION, self).located()?;
         let group_len = group.map(checked_group).transpose()?.unwrap_or(k);
         if k == 0 {
             let shape = [n, 0];
@@ -182,16 +169,7 @@ impl Tensor {
         let Quantized { values, scales } = weights;
         self.same_engine(OPERATION, values)?;
         let [n, k] = [values.shape()[0], values.shape()[1]];
-        if self.shape().last() != Some(&k) {
-            return Err(Error::Shape {
-                operation: OPERATION,
-                reason: format!(
-                    "{:?} by weights of [{n}, {k}]: the last dimension has to be {k}",
-                    self.shape()
-                ),
-            })
-            .located();
-        }
+        check_last(OPERATION, self, [n, k]).located()?;
         if weights.scales.is_tracked() {
             let wide = weights.dequantize()?.cast(self.dtype)?;
             return self.matmul_with(&wide.t()?, end);
@@ -218,6 +196,37 @@ impl Tensor {
 }
 
 const OPERATION: &str = "matmul_quantized";
+
+/// Refuses an operand whose last dimension is not that of the weights.
+pub(super) fn check_last(operation: &'static str, x: &Tensor, [n, k]: [usize; 2]) -> Result<()> {
+    match x.shape().last() == Some(&k) {
+        true => Ok(()),
+        false => Err(Error::Shape {
+            operation,
+            reason: format!(
+                "{:?} by weights of [{n}, {k}]: the last dimension has to be {k}",
+                x.shape()
+            ),
+        }),
+    }
+}
+
+/// The shape of a matrix of floats; an error for anything else.
+pub(super) fn check_matrix(operation: &'static str, x: &Tensor) -> Result<[usize; 2]> {
+    if !x.dtype.is_float() {
+        return Err(Error::DType {
+            operation,
+            expected: "a float".into(),
+            got: x.dtype,
+            hint: "Weights that are i8 and have scales: create a `Quantized` of both",
+            at: String::new(),
+        });
+    }
+    x.shape().try_into().map_err(|_| Error::Shape {
+        operation,
+        reason: format!("a tensor of {:?}: it is a matrix, [n, k]", x.shape()),
+    })
+}
 
 impl Quantized {
     /// Converts the weights to `[n, k]` of f32, which takes four times the memory.

@@ -2,7 +2,7 @@
 
 use super::blocks::Blocks;
 use super::matmul::Epilogue;
-use super::quantized::Quantized;
+use super::quantized::{Quantized, check_matrix};
 use crate::file_formats::BlockFormat;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
@@ -60,24 +60,7 @@ impl Weight {
     /// [`Error::Shape`] unless it is a matrix. [`Error::DType`] for integers and bools.
     #[track_caller]
     pub fn new(matrix: Tensor) -> Result<Weight> {
-        const OPERATION: &str = "Weight::new";
-        if !matrix.dtype.is_float() {
-            return Err(Error::DType {
-                operation: OPERATION,
-                expected: "a float".into(),
-                got: matrix.dtype,
-                hint: "Values of i8 with scales: create a `Quantized` of both",
-                at: String::new(),
-            })
-            .located();
-        }
-        if matrix.rank() != 2 {
-            return Err(Error::Shape {
-                operation: OPERATION,
-                reason: format!("a tensor of {:?}: it is a matrix, [n, k]", matrix.shape()),
-            })
-            .located();
-        }
+        check_matrix("Weight::new", &matrix).located()?;
         Ok(Weight(Form::Plain(matrix)))
     }
 
@@ -116,10 +99,7 @@ impl Weight {
             }
         }
         // Kernels read words.
-        let mut bytes = bytes.contiguous()?;
-        if !bytes.layout.offset.is_multiple_of(4) {
-            bytes = bytes.copy()?;
-        }
+        let bytes = bytes.at_a_vec4()?;
         Ok(Weight(Form::Blocks(Blocks::new(format, bytes))))
     }
 
@@ -209,22 +189,24 @@ impl Weight {
     pub fn embedding(&self, indices: &Tensor) -> Result<Tensor> {
         const OPERATION: &str = "embedding";
         let _method = MadeFor::method(OPERATION);
-        let rows = || indices.flatten();
-        let flat = match &self.0 {
-            Form::Plain(matrix) => return matrix.embedding(indices),
-            Form::Scaled(weights) => {
-                let rows = rows()?;
-                let picked = Quantized {
-                    values: weights.values.index_select(0, &rows).called(OPERATION)?,
-                    scales: weights.scales.index_select(0, &rows).called(OPERATION)?,
-                };
-                picked.dequantize()
-            }
-            Form::Blocks(blocks) => blocks.rows(&rows()?).called(OPERATION)?.dequantize(),
-        };
+        let rows = self.rows(&indices.flatten()?).called(OPERATION)?;
         let mut shape = indices.layout.shape.clone();
         shape.push(self.shape()[1]);
-        flat.called(OPERATION)?.reshape(&shape).called(OPERATION)
+        let rows = rows.dequantize().called(OPERATION)?;
+        rows.reshape(&shape).called(OPERATION)
+    }
+
+    /// The rows that `indices`, of one dimension, names.
+    #[track_caller]
+    fn rows(&self, indices: &Tensor) -> Result<Weight> {
+        Ok(Weight(match &self.0 {
+            Form::Plain(matrix) => Form::Plain(matrix.index_select(0, indices)?),
+            Form::Scaled(weights) => Form::Scaled(Quantized {
+                values: weights.values.index_select(0, indices)?,
+                scales: weights.scales.index_select(0, indices)?,
+            }),
+            Form::Blocks(blocks) => Form::Blocks(blocks.rows(indices)?),
+        }))
     }
 
     /// The matrix in floats: of its own type if it has one, otherwise of f32.

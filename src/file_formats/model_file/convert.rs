@@ -50,22 +50,14 @@ pub(super) fn read(
     offset_bytes: u64,
     into: &mut [u8],
 ) -> Result<(), ModelFault> {
-    let outside = || ModelFault::damaged(format!("{} ends before", quoted(&entry.name)));
     let stored = match entry.stored {
         Stored::Plain(stored) => stored,
         Stored::Blocks(kind) => return blocks(contents, entry, kind, dtype, offset_bytes, into),
     };
     let stored_bytes = stored.bitsize() as u64 / 8;
     let is_same = stored_bytes == dtype.size_bytes() && device_type(entry.stored) == Some(dtype);
-    let within = |offset: u64, len: usize| {
-        let end = offset.checked_add(len as u64);
-        end.is_some_and(|end| end <= entry.len_bytes)
-    };
     if is_same {
-        if !within(offset_bytes, into.len()) {
-            return Err(outside());
-        }
-        contents.read(entry.offset_bytes + offset_bytes, into)?;
+        read_stored(contents, entry, offset_bytes, into)?;
         let wrong = match dtype {
             DType::Bool => into.iter().position(|&byte| byte > 1),
             _ => None,
@@ -81,8 +73,8 @@ pub(super) fn read(
     let taken_bytes = into.len() / size * stored_bytes as usize;
     let at = first
         .checked_mul(stored_bytes)
-        .filter(|&at| is_whole && within(at, taken_bytes));
-    let mut at = at.ok_or_else(outside)?;
+        .filter(|&at| is_whole && is_within(entry, at, taken_bytes));
+    let mut at = at.ok_or_else(|| ends_before(entry))?;
     let mut block = vec![0; taken_bytes.min(BLOCK_BYTES)];
     for into in into.chunks_mut(BLOCK_BYTES / stored_bytes as usize * size) {
         let block = &mut block[..into.len() / size * stored_bytes as usize];
@@ -100,14 +92,20 @@ pub(super) fn read_stored(
     offset_bytes: u64,
     into: &mut [u8],
 ) -> Result<(), ModelFault> {
-    let end = offset_bytes.checked_add(into.len() as u64);
-    match end.is_some_and(|end| end <= entry.len_bytes) {
+    match is_within(entry, offset_bytes, into.len()) {
         true => contents.read(entry.offset_bytes + offset_bytes, into),
-        false => Err(ModelFault::damaged(format!(
-            "{} ends before",
-            quoted(&entry.name)
-        ))),
+        false => Err(ends_before(entry)),
     }
+}
+
+/// Whether an entry has these bytes, as it is stored.
+fn is_within(entry: &ModelEntry, offset_bytes: u64, len: usize) -> bool {
+    let end = offset_bytes.checked_add(len as u64);
+    end.is_some_and(|end| end <= entry.len_bytes)
+}
+
+fn ends_before(entry: &ModelEntry) -> ModelFault {
+    ModelFault::damaged(format!("{} ends before", quoted(&entry.name)))
 }
 
 /// Converts elements. The first has this index in the entry.
@@ -183,10 +181,7 @@ fn blocks(
     let (mut at, count) = (offset_bytes / size, into.len() as u64 / size);
     let is_whole = offset_bytes.is_multiple_of(size) && into.len() as u64 == count * size;
     if !is_whole || at.checked_add(count).is_none_or(|end| end > elements) {
-        return Err(ModelFault::damaged(format!(
-            "{} ends before",
-            quoted(&entry.name)
-        )));
+        return Err(ends_before(entry));
     }
     let mut stored = vec![0; BLOCK_BYTES / kind.bytes * kind.bytes];
     let mut values = [0.0; MOST_ELEMENTS];

@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use super::{LoadProgress, Model, ModelFile, find, quantized};
-#[cfg(doc)]
-use crate::Gpu;
+use super::{LoadProgress, Model, ModelFile, back_new, find, quantized};
 use crate::file_formats::{ModelFault, ShownShape};
 use crate::files::Files;
 use crate::ops::{Quantized, Weight};
 use crate::tensor::Tensor;
+#[cfg(doc)]
+use crate::{Error, Gpu};
 use lapidary_core::internal::{block_on, printable};
-use lapidary_core::{DType, Error, Result, failure::ModelFailure};
+use lapidary_core::{DType, Result, failure::ModelFailure};
 
 /// Bytes that are read, converted and uploaded at once.
 const PART_BYTES: u64 = 1 << 20;
@@ -230,23 +230,12 @@ impl Files<'_> {
         let Some(format) = file.blocks_of(entry) else {
             return Weight::new(self.load_tensor_backed(file, name)?);
         };
-        let &[n, k] = &entry.shape[..] else {
-            return Err(Error::Shape {
-                operation: "load_weight_backed",
-                reason: format!(
-                    "a tensor of {:?}: it is a matrix, [n, k]",
-                    ShownShape(&entry.shape)
-                ),
-            });
-        };
+        let [n, k] = file.matrix_shape("load_weight_backed", entry)?;
         // The header's check has found whole blocks.
         let row_bytes = k / format.block_len() * format.block_bytes();
         let bytes = Tensor::output(self.gpu.engine(), &[n, row_bytes], DType::U8)?;
         let bytes = bytes.named(&entry.name);
-        if !bytes.is_empty() {
-            let source = file.stored_source(index);
-            (bytes.engine.here()).back_new(&bytes.storage.here(), source);
-        }
+        back_new(&bytes, file.stored_source(index));
         Weight::from_blocks(format, bytes)
     }
 
@@ -297,9 +286,6 @@ impl Files<'_> {
 
     /// Makes an entry, from an offset on, the source of a tensor.
     fn back_entry(self, file: &ModelFile, index: usize, tensor: &Tensor, from_bytes: u64) {
-        if tensor.size_bytes() > 0 {
-            let source = file.source(index, tensor.dtype(), from_bytes);
-            (tensor.engine.here()).back_new(&tensor.storage.here(), source);
-        }
+        back_new(tensor, file.source(index, tensor.dtype(), from_bytes));
     }
 }

@@ -3,8 +3,7 @@
 
 use std::io;
 
-use super::{ModelFile, find};
-use crate::file_formats::ShownShape;
+use super::{ModelFile, back_new, find};
 use crate::gpu::Gpu;
 use crate::ops::Quantized;
 use crate::ops::quantizing::{checked_group, scale_of, value_of};
@@ -22,15 +21,7 @@ pub(super) fn load(
     let file = file.floats_as(DType::F32)?;
     let index = find(file.directory(), name)?;
     let entry = &file.directory().entries()[index];
-    let &[n, k] = &entry.shape[..] else {
-        return Err(Error::Shape {
-            operation: OPERATION,
-            reason: format!(
-                "a tensor of {:?}: it is a matrix, [n, k]",
-                ShownShape(&entry.shape)
-            ),
-        });
-    };
+    let [n, k] = file.matrix_shape(OPERATION, entry)?;
     match file.dtype(entry) {
         Some(DType::F32) => {}
         Some(got) => {
@@ -64,13 +55,8 @@ pub(super) fn load(
             len: k,
             group_len: group_len.unwrap_or(k),
         };
-        let sources = [
-            (&quantized.values, rows.clone().values()),
-            (&quantized.scales, rows.scales()),
-        ];
-        for (tensor, source) in sources {
-            (gpu.engine().here()).back_new(&tensor.storage.here(), source);
-        }
+        back_new(&quantized.values, rows.clone().values());
+        back_new(&quantized.scales, rows.scales());
     } else if n > 0 {
         // Each of the empty rows has a scale.
         quantized.scales.clear_storage()?;

@@ -6,7 +6,7 @@ use lapidary_core::internal::ReferenceCall;
 
 pub(crate) fn dequantize(call: &mut ReferenceCall) {
     let p: Widening = call.params();
-    let format = Form::unpack(call.variant.code).format;
+    let format = BlockFormat::ALL[call.variant.code as usize];
     let values = decoded(
         format,
         &call.operands[0][p.start as usize..],

@@ -69,7 +69,7 @@ pub struct Epilogue {
     pub(super) bias: Option<Tensor>,
     pub(super) activation: Option<Activation>,
     pub(super) residual: Option<Tensor>,
-    pub(in crate::ops) cast: Option<DType>,
+    pub(super) cast: Option<DType>,
 }
 
 impl Epilogue {

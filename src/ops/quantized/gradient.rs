@@ -1,14 +1,11 @@
 //! The gradient of a product with weights of eight bits.
 
-use super::{OPERATION, Quantized};
+use super::{MOST_WIDE_BYTES, OPERATION, Quantized};
 use crate::ops::fill::full;
 use crate::ops::matmul::Epilogue;
 use crate::tensor::Tensor;
 use crate::tensor::history::{Backward, Save, grads};
 use lapidary_core::{DType, Result};
-
-/// Most bytes of weights in f32 at a time.
-const SLAB_BYTES: usize = 64 << 20;
 
 impl Tensor {
     /// The product, with the gradient of `self`. The epilogue becomes operations of their own.
@@ -29,7 +26,7 @@ impl Tensor {
                 values: b.saved[0].clone(),
                 scales: b.saved[1].clone(),
             };
-            grads![b; weights.through(&b.grad, SLAB_BYTES)?.cast(dtype)?]
+            grads![b; weights.through(&b.grad, MOST_WIDE_BYTES)?.cast(dtype)?]
         };
         let y = match self.is_tracked() {
             true => plain.recorded_as(OPERATION, &[self], &saves, rule),
@@ -86,7 +83,7 @@ mod tests {
         let noise = |shape: &[usize]| gpu.rand_normal(shape, 0.0, 1.0, 5, DType::F32).unwrap();
         let weights = noise(&[5, 20]).quantize(Some(8)).unwrap();
         let g = noise(&[3, 5]);
-        let [whole, rows] = [SLAB_BYTES, 2 * 4 * 20].map(|bytes| {
+        let [whole, rows] = [MOST_WIDE_BYTES, 2 * 4 * 20].map(|bytes| {
             let through = weights.through(&g, bytes).unwrap();
             through.to_vec::<f32>().unwrap()
         });

@@ -353,8 +353,8 @@ fn run_reclaim_step(
             ReclaimStep::Host => {
                 let evicted = evict::evict_bytes(pass, wanted_bytes, Tier::Host, whom);
                 let (bytes, outlook) = evicted.await?;
-                if let Some(outlook) = outlook {
-                    demote::demote_ahead(pass, &outlook, bytes).await?;
+                if outlook.is_some() {
+                    demote::demote_ahead(pass, outlook, bytes).await?;
                 }
                 Ok(bytes)
             }

@@ -23,12 +23,18 @@ use crate::memory::Candidate;
 const MOST_OF_LIMIT: u64 = 8;
 
 /// Copies on what the next evictions will need the room of: as many bytes as the last ones took, or
-/// as the queue will lack. Called after evictions to the heap, also those that the app asks for.
-pub(super) async fn demote_ahead(pass: &Pass, outlook: &Outlook, evicted_bytes: u64) -> Result<()> {
+/// as the queue will lack. Called after evictions to the heap, also those that the app asks for,
+/// which have no outlook yet.
+pub(super) async fn demote_ahead(
+    pass: &Pass,
+    outlook: Option<Outlook>,
+    evicted_bytes: u64,
+) -> Result<()> {
     let limit_bytes = pass.host.limit_bytes();
     if limit_bytes == u64::MAX || !pass.caps().host_heap {
         return Ok(());
     }
+    let outlook = outlook.unwrap_or_else(|| Outlook::new(&pass.lock()));
     let most_bytes = limit_bytes / MOST_OF_LIMIT;
     let (mut missing_bytes, coldest) = {
         let state = pass.lock();
@@ -39,7 +45,7 @@ pub(super) async fn demote_ahead(pass: &Pass, outlook: &Outlook, evicted_bytes: 
         if missing_bytes == 0 {
             return Ok(());
         }
-        (missing_bytes, coldest(&state, outlook))
+        (missing_bytes, coldest(&state, &outlook))
     };
     for block in coldest {
         if missing_bytes == 0 {

@@ -7,7 +7,6 @@ use super::demote;
 use super::evict;
 use super::evict_in_place::evict_in_place;
 use super::evict_to_heap::{Moved, evict_to_heap};
-use super::outlook::Outlook;
 use super::refuse;
 use super::shrink;
 use super::victims;
@@ -98,8 +97,7 @@ async fn evict_to(pass: &Pass, mut victim: Candidate, tier: Tier) -> Result<bool
         }
         match evict_to_heap(pass, &victim).await? {
             Moved::Away => {
-                let outlook = Outlook::new(&pass.lock());
-                demote::demote_ahead(pass, &outlook, victim.storage.size_bytes()).await?;
+                demote::demote_ahead(pass, None, victim.storage.size_bytes()).await?;
                 return Ok(true);
             }
             Moved::NoRoom => break,
