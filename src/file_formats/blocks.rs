@@ -3,6 +3,8 @@
 
 #[cfg(any(test, feature = "sim", feature = "safetensors"))]
 mod decode;
+#[cfg(feature = "safetensors")]
+mod encode;
 
 /// A format of blocks that kernels read: see [`Weight`](crate::operations::Weight).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,5 +79,11 @@ impl BlockFormat {
     #[cfg(any(test, feature = "sim", feature = "safetensors"))]
     pub(crate) fn decode(self, block: &[u8], into: &mut [f32]) {
         decode::decode(self, block, into);
+    }
+
+    /// Appends the block of these elements. `None` for a format that lapidary only reads.
+    #[cfg(feature = "safetensors")]
+    pub(crate) fn encode(self, elements: &[f32], into: &mut Vec<u8>) -> Option<()> {
+        encode::encode(self, elements, into)
     }
 }

@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 #[cfg(feature = "safetensors")]
 pub use crate::file_formats::MetaValue;
 #[cfg(feature = "safetensors")]
-pub use model::{LoadProgress, Model, ModelFile, ModelTensor};
+pub use model::{LoadProgress, Model, ModelFile, ModelTensor, WeightForm};
 pub use state::State;
 
 /// Saves tensors to state files and model files, and loads them: see [`Gpu::files`].

@@ -14,6 +14,7 @@ use crate::file_formats::{
     Stored, can_load, device_type,
 };
 use crate::gpu::Gpu;
+use crate::ops::quantizing::checked_group;
 use crate::tensor::Tensor;
 use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 
@@ -59,6 +60,28 @@ pub struct ModelFile {
     reader: Arc<ModelReader>,
     /// The type that floats are loaded as; `None` keeps theirs.
     floats: Option<DType>,
+    /// The form of weights.
+    weights: WeightForm,
+}
+
+/// The form in which [`load_weight_backed`](super::Files::load_weight_backed) loads the matrices of
+/// a file: see [`ModelFile::weights_as`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WeightForm {
+    /// As the file has them: floats of their type, or blocks.
+    #[default]
+    Stored,
+    /// Floats of this type.
+    Float(DType),
+    /// Eight bits, with a scale for each row or for each group of so many elements, as
+    /// [`Tensor::quantize`] makes them.
+    Int8 {
+        /// Elements of a group: a power of two from 8 to 4096.
+        group: Option<u64>,
+    },
+    /// Blocks of 32 elements: `Q4_0`, `Q4_1`, `Q5_0`, `Q5_1` or `Q8_0`, rounded as ggml does.
+    Blocks(BlockFormat),
 }
 
 /// The description of one tensor in a file.
@@ -114,6 +137,7 @@ impl ModelFile {
         ModelFile {
             reader: Arc::new(reader),
             floats: None,
+            weights: WeightForm::Stored,
         }
     }
 
@@ -134,8 +158,53 @@ impl ModelFile {
             });
         }
         Ok(ModelFile {
-            reader: self.reader.clone(),
             floats: Some(dtype),
+            ..self.clone()
+        })
+    }
+
+    /// The same file, whose weights have this form wherever a model loads them by
+    /// [`load_weight_backed`](super::Files::load_weight_backed). Norms and biases, which are loaded
+    /// as tensors, keep their type. The host quantizes at each read, so the device never has more
+    /// than the form.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// use lapidary::files::{ModelFile, WeightForm};
+    /// use lapidary::operations::BlockFormat;
+    ///
+    /// let file = ModelFile::open("model.safetensors")?;
+    /// let small = file.weights_as(WeightForm::Blocks(BlockFormat::Q4_0))?;
+    /// let up = gpu.files().load_weight_backed(&small, "model.layers.0.mlp.up_proj.weight")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DType`] for a type other than a float. [`Error::Option`] for a group that is not a
+    /// power of two from 8 to 4096, and for blocks that lapidary only reads.
+    pub fn weights_as(&self, form: WeightForm) -> Result<ModelFile> {
+        match form {
+            WeightForm::Stored => {}
+            WeightForm::Float(dtype) => drop(self.floats_as(dtype)?),
+            WeightForm::Int8 { group } => drop(group.map(checked_group).transpose()?),
+            WeightForm::Blocks(format) => {
+                let none = [0.0; 256];
+                format
+                    .encode(&none[..format.block_len()], &mut Vec::new())
+                    .ok_or_else(|| Error::Option {
+                        option: "WeightForm::Blocks",
+                        reason: format!(
+                            "{} is only read: take Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0",
+                            format.name()
+                        ),
+                    })?;
+            }
+        }
+        Ok(ModelFile {
+            weights: form,
+            ..self.clone()
         })
     }
 

@@ -1,6 +1,8 @@
 //! A matrix in eight bits equals the device's result, and the device never holds its floats.
 
-use lapidary::{DType, Error, Residency, failure::ModelFailure, files::ModelFile};
+use lapidary::files::{ModelFile, WeightForm};
+use lapidary::operations::BlockFormat;
+use lapidary::{DType, Error, Residency, failure::ModelFailure};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
 
@@ -82,4 +84,78 @@ fn what_is_no_matrix_of_floats_is_refused() {
         (&[3, 0][..], &[3][..])
     );
     assert_eq!(empty.scales.to_vec::<f32>().unwrap(), [0.0; 3]);
+}
+
+/// `crates/lm/tests` compares the blocks, byte by byte in what a model says, with those of
+/// llama.cpp's package.
+#[test]
+fn a_file_says_once_in_which_form_its_weights_are_loaded() {
+    let (n, k) = (5, 64);
+    let all: Vec<f32> = (0..n * k)
+        .map(|at| ((at * 37 % 101) as f32 - 50.0) / 64.0)
+        .collect();
+    let norm = vec![1.5_f32; k];
+    let bytes = file_with(&[
+        ("dense", "F32", &[n, k], bytes_of(&all)),
+        ("norm", "F32", &[k], bytes_of(&norm)),
+    ]);
+    let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
+    for (form, bits, most) in [
+        (WeightForm::Stored, 32.0, 0.0),
+        (WeightForm::Float(DType::F16), 16.0, 1e-3),
+        (WeightForm::Int8 { group: Some(32) }, 9.0, 0.004),
+        (WeightForm::Blocks(BlockFormat::Q8_0), 8.5, 0.004),
+        (WeightForm::Blocks(BlockFormat::Q5_1), 6.0, 0.03),
+        (WeightForm::Blocks(BlockFormat::Q5_0), 5.5, 0.06),
+        (WeightForm::Blocks(BlockFormat::Q4_1), 5.0, 0.06),
+        (WeightForm::Blocks(BlockFormat::Q4_0), 4.5, 0.12),
+    ] {
+        let file = file.weights_as(form).unwrap();
+        let weight = gpu.files().load_weight_backed(&file, "dense").unwrap();
+        let bytes: u64 = weight.tensors().iter().map(|of| of.size_bytes()).sum();
+        assert_eq!(bytes as f64 * 8.0, bits * (n * k) as f64, "{form:?}");
+        let check = || {
+            let got = weight.dequantize().unwrap().cast(DType::F32).unwrap();
+            for (got, wanted) in got.to_vec::<f32>().unwrap().into_iter().zip(&all) {
+                assert!((got - wanted).abs() <= most, "{form:?}: {got} for {wanted}");
+            }
+        };
+        check();
+        for tensor in weight.tensors() {
+            tensor.evict().unwrap();
+            assert_eq!(tensor.residency(), Residency::Backed, "{form:?}");
+        }
+        check();
+        let norm = gpu.files().load_tensor(&file, "norm").unwrap();
+        assert_eq!(norm.dtype(), DType::F32);
+    }
+}
+
+#[test]
+fn forms_that_cannot_be_are_refused() {
+    let bytes = file_with(&[
+        ("dense", "F32", &[1, 48], &[0; 4 * 48]),
+        ("indices", "I32", &[2, 32], &[0; 4 * 64]),
+    ]);
+    let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
+    for format in [BlockFormat::Q4K, BlockFormat::Q5K, BlockFormat::Q6K] {
+        let error = file.weights_as(WeightForm::Blocks(format)).unwrap_err();
+        assert!(matches!(error, Error::Option { .. }), "{error}");
+    }
+    let error = file.weights_as(WeightForm::Int8 { group: Some(48) });
+    assert!(matches!(
+        error,
+        Err(Error::Option {
+            option: "group",
+            ..
+        })
+    ));
+    let error = file.weights_as(WeightForm::Float(DType::I8));
+    assert!(matches!(error, Err(Error::DType { .. })));
+    let small = file.weights_as(WeightForm::Blocks(BlockFormat::Q4_0));
+    let small = small.unwrap();
+    let error = gpu.files().load_weight_backed(&small, "dense").unwrap_err();
+    assert!(error.to_string().contains("rows of 48 elements"), "{error}");
+    let error = gpu.files().load_weight_backed(&small, "indices");
+    assert!(matches!(error, Err(Error::DType { .. })));
 }

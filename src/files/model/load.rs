@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{LoadProgress, Model, ModelFile, back_new, find, quantized};
+use super::{LoadProgress, Model, ModelFile, WeightForm, back_new, find, quantized};
 use crate::file_formats::{ModelFault, ShownShape};
 use crate::files::Files;
 use crate::ops::{Quantized, Weight};
@@ -206,9 +206,10 @@ impl Files<'_> {
         quantized::load(self.gpu, file, name, group)
     }
 
-    /// A matrix of a file in the form in which it is stored, read at its first use: blocks of GGUF
-    /// stay blocks, and floats have their type. Under pressure it is dropped and read again, as
-    /// with [`load_tensor_backed`](Self::load_tensor_backed).
+    /// A matrix of a file, read at its first use, in the form that the file has for weights:
+    /// [`ModelFile::weights_as`]. Unless it says otherwise, blocks of GGUF stay blocks, and floats
+    /// have their type. Under pressure the matrix is dropped and read again, as with
+    /// [`load_tensor_backed`](Self::load_tensor_backed).
     ///
     /// ```no_run
     /// # fn main() -> lapidary::Result<()> {
@@ -222,9 +223,23 @@ impl Files<'_> {
     /// ```
     ///
     /// # Errors
-    /// As [`load_tensor_backed`](Self::load_tensor_backed), and those of [`Weight::new`].
+    /// As [`load_tensor_backed`](Self::load_tensor_backed), and those of [`Weight::new`]. For a
+    /// form of fewer bits those of [`load_quantized_backed`](Self::load_quantized_backed), and
+    /// [`Error::Shape`] for rows that are no whole blocks.
     #[track_caller]
     pub fn load_weight_backed(self, file: &ModelFile, name: &str) -> Result<Weight> {
+        match file.weights {
+            WeightForm::Stored => {}
+            WeightForm::Float(dtype) => {
+                return Weight::new(self.load_tensor_backed(&file.floats_as(dtype)?, name)?);
+            }
+            WeightForm::Int8 { group } => {
+                return Ok(self.load_quantized_backed(file, name, group)?.into());
+            }
+            WeightForm::Blocks(format) => {
+                return quantized::load_blocks(self.gpu, file, name, format);
+            }
+        }
         let index = find(file.directory(), name)?;
         let entry = &file.directory().entries()[index];
         let Some(format) = file.blocks_of(entry) else {
