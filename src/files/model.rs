@@ -2,8 +2,8 @@
 
 mod load;
 mod near;
-mod quantized;
 mod save;
+mod weight;
 
 use std::collections::BTreeMap;
 use std::path::Path;

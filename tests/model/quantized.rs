@@ -1,7 +1,7 @@
 //! A matrix in eight bits equals the device's result, and the device never holds its floats.
 
 use lapidary::files::{ModelFile, WeightForm};
-use lapidary::operations::BlockFormat;
+use lapidary::operations::{BlockFormat, Weight};
 use lapidary::{DType, Error, Residency, failure::ModelFailure};
 
 use crate::model::files::{bytes_of, failure, file_with, open};
@@ -128,6 +128,55 @@ fn a_file_says_once_in_which_form_its_weights_are_loaded() {
         check();
         let norm = gpu.files().load_tensor(&file, "norm").unwrap();
         assert_eq!(norm.dtype(), DType::F32);
+    }
+}
+
+#[test]
+fn rows_of_several_matrices_are_one_weight() {
+    let ramp = |from: usize, n: usize| -> Vec<f32> {
+        let value = |at: usize| ((at * 37 % 101) as f32 - 50.0) / 64.0;
+        (from..from + n * 64).map(value).collect()
+    };
+    let (one, other, third) = (ramp(0, 3), ramp(7, 5), ramp(99, 1));
+    let half = vec![0_u8; 2 * 64];
+    let bytes = file_with(&[
+        ("one", "F32", &[3, 64], bytes_of(&one)),
+        ("other", "F32", &[5, 64], bytes_of(&other)),
+        ("third", "F32", &[1, 64], bytes_of(&third)),
+        ("half", "F16", &[1, 64], &half),
+        ("wide", "F32", &[1, 65], &[0; 4 * 65]),
+    ]);
+    let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
+    for form in [
+        WeightForm::Stored,
+        WeightForm::Float(DType::Bf16),
+        WeightForm::Int8 { group: None },
+        WeightForm::Int8 { group: Some(16) },
+        WeightForm::Blocks(BlockFormat::Q5_1),
+    ] {
+        let file = file.weights_as(form).unwrap();
+        let names = ["one", "other", "third"];
+        let joined = gpu
+            .files()
+            .load_joined_weight_backed(&file, &names)
+            .unwrap();
+        assert_eq!(joined.shape(), [9, 64]);
+        let bits = |of: &Weight| -> Vec<u32> {
+            let all = of.dequantize().unwrap().cast(DType::F32).unwrap();
+            all.to_vec::<f32>()
+                .unwrap()
+                .into_iter()
+                .map(f32::to_bits)
+                .collect()
+        };
+        let apart = names.map(|name| bits(&gpu.files().load_weight_backed(&file, name).unwrap()));
+        assert_eq!(bits(&joined), apart.concat(), "{form:?}");
+        joined.tensors()[0].evict().unwrap();
+        assert_eq!(bits(&joined), apart.concat(), "{form:?}, read again");
+    }
+    for names in [&["one", "half"][..], &["one", "wide"], &[]] {
+        let error = gpu.files().load_joined_weight_backed(&file, names);
+        assert!(matches!(error, Err(Error::Shape { .. })), "{names:?}");
     }
 }
 

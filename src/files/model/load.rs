@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{LoadProgress, Model, ModelFile, WeightForm, back_new, find, quantized};
+use super::{LoadProgress, Model, ModelFile, back_new, find, weight};
 use crate::file_formats::{ModelFault, ShownShape};
 use crate::files::Files;
 use crate::ops::{Quantized, Weight};
@@ -11,7 +11,7 @@ use crate::tensor::Tensor;
 #[cfg(doc)]
 use crate::{Error, Gpu};
 use lapidary_core::internal::{block_on, printable};
-use lapidary_core::{DType, Result, failure::ModelFailure};
+use lapidary_core::{Result, failure::ModelFailure};
 
 /// Bytes that are read, converted and uploaded at once.
 const PART_BYTES: u64 = 1 << 20;
@@ -203,7 +203,7 @@ impl Files<'_> {
         name: &str,
         group: Option<u64>,
     ) -> Result<Quantized> {
-        quantized::load(self.gpu, file, name, group)
+        weight::load_quantized(self.gpu, file, name, group)
     }
 
     /// A matrix of a file, read at its first use, in the form that the file has for weights:
@@ -228,30 +228,30 @@ impl Files<'_> {
     /// [`Error::Shape`] for rows that are no whole blocks.
     #[track_caller]
     pub fn load_weight_backed(self, file: &ModelFile, name: &str) -> Result<Weight> {
-        match file.weights {
-            WeightForm::Stored => {}
-            WeightForm::Float(dtype) => {
-                return Weight::new(self.load_tensor_backed(&file.floats_as(dtype)?, name)?);
-            }
-            WeightForm::Int8 { group } => {
-                return Ok(self.load_quantized_backed(file, name, group)?.into());
-            }
-            WeightForm::Blocks(format) => {
-                return quantized::load_blocks(self.gpu, file, name, format);
-            }
-        }
-        let index = find(file.directory(), name)?;
-        let entry = &file.directory().entries()[index];
-        let Some(format) = file.blocks_of(entry) else {
-            return Weight::new(self.load_tensor_backed(file, name)?);
-        };
-        let [n, k] = file.matrix_shape("load_weight_backed", entry)?;
-        // The header's check has found whole blocks.
-        let row_bytes = k / format.block_len() * format.block_bytes();
-        let bytes = Tensor::output(self.gpu.engine(), &[n, row_bytes], DType::U8)?;
-        let bytes = bytes.named(&entry.name);
-        back_new(&bytes, file.stored_source(index));
-        Weight::from_blocks(format, bytes)
+        weight::load("load_weight_backed", self.gpu, file, &[name])
+    }
+
+    /// The rows of several matrices of a file as one weight, such as queries, keys and values: one
+    /// product makes all. Otherwise as [`load_weight_backed`](Self::load_weight_backed). Nothing is
+    /// there twice, since each read of the weight reads the parts.
+    ///
+    /// ```no_run
+    /// # fn main() -> lapidary::Result<()> {
+    /// # let gpu = lapidary::Gpu::open(Default::default())?;
+    /// # let x = gpu.zeros(&[1, 2048], lapidary::DType::F32)?;
+    /// let file = lapidary::files::ModelFile::open("model-Q8_0.gguf")?;
+    /// let names = ["blk.0.ffn_gate.weight", "blk.0.ffn_up.weight"];
+    /// let both = gpu.files().load_joined_weight_backed(&file, &names)?.linear(&x, None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`load_weight_backed`](Self::load_weight_backed). [`Error::Shape`] for matrices whose
+    /// rows differ in length or in the type that they are stored in, and without a name.
+    #[track_caller]
+    pub fn load_joined_weight_backed(self, file: &ModelFile, names: &[&str]) -> Result<Weight> {
+        weight::load("load_joined_weight_backed", self.gpu, file, names)
     }
 
     /// Makes all tensors of a file without values, so that impossible ones are refused before
