@@ -4,12 +4,15 @@
 //! cargo bench --bench attention [-- FILTER]
 //! ```
 //!
+//! One query, and causal calls, are also measured over the pages of a cache.
+//!
 //! With one query, the heads of a group are also measured as rows of one head, which is the least
 //! work.
 //!
 //! Elements are multiplications and additions of both products, including masked ones.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lapidary::kv::{Attend, KvCache, KvOptions, Sequence};
 use lapidary::{DType, Gpu, Options, Result, Tensor};
 
 /// A name; heads, heads of keys, queries, keys, head size; whether it is causal.
@@ -56,6 +59,55 @@ fn chain(q: &Tensor, k: &Tensor, v: &Tensor, later: Option<&Later>) -> Result<Te
     scores.softmax(-1)?.matmul(&v)?.reshape(q.shape())
 }
 
+/// A sequence in the pages of a cache, and the last rows of queries, keys and values.
+struct Paged {
+    cache: KvCache,
+    sequence: Sequence,
+    rows: [Tensor; 3],
+}
+
+impl Paged {
+    /// All keys but those of the queries are in the pages.
+    fn new(gpu: &Gpu, [q, k, v]: [&Tensor; 3], dtype: DType) -> Result<Paged> {
+        let [heads, queries, head_size] = [q.shape()[0], q.shape()[1], q.shape()[2]];
+        let [kv_heads, keys] = [k.shape()[0], k.shape()[1]];
+        let options = KvOptions {
+            layers: 1,
+            kv_heads,
+            head_size,
+            dtype,
+            page_tokens: 16,
+        };
+        let cache = KvCache::new(gpu, options)?;
+        let mut sequence = cache.sequence("measured");
+        let rows = |x: &Tensor| x.transpose(0, 1)?.contiguous();
+        let (k, v) = (rows(k)?, rows(v)?);
+        let before = keys - queries;
+        if before > 0 {
+            let step = cache.step(vec![(&mut sequence, before)])?;
+            let none = gpu.zeros(&[before, heads, head_size], DType::F32)?;
+            let [k, v] = [&k, &v].map(|x| x.narrow(0, 0, before));
+            step.attend(0, &none, &k?, &v?, Attend::default())?;
+            step.finish();
+        }
+        let [k, v] = [&k, &v].map(|x| x.narrow(0, before, queries).and_then(|x| x.copy()));
+        let rows = [rows(q)?, k?, v?];
+        Ok(Paged {
+            cache,
+            sequence,
+            rows,
+        })
+    }
+
+    /// A step that is taken back.
+    fn attend(&mut self) -> Result<Tensor> {
+        let [q, k, v] = &self.rows;
+        let work = vec![(&mut self.sequence, q.shape()[0])];
+        let step = self.cache.step(work)?;
+        step.attend(0, q, k, v, Attend::default())
+    }
+}
+
 fn attention(criterion: &mut Criterion) {
     let gpu = Gpu::open(Options::from_env().unwrap()).expect("an adapter to measure on");
     let mut group = criterion.benchmark_group(gpu.caps().name.clone());
@@ -74,7 +126,7 @@ fn attention(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(
             (4 * heads * queries * keys * size) as u64,
         ));
-        let mut measure = |what: &str, work: &dyn Fn() -> Result<Tensor>| {
+        let mut measure = |what: &str, work: &mut dyn FnMut() -> Result<Tensor>| {
             group.bench_function(format!("{name}: {what}"), |bencher| {
                 bencher.iter(|| {
                     let made = work().expect("shapes that fit");
@@ -83,24 +135,32 @@ fn attention(criterion: &mut Criterion) {
                 });
             });
         };
-        measure("fused", &|| {
+        measure("fused", &mut || {
             q.scaled_dot_product_attention(&k, &v, None, is_causal, None)
         });
         if queries == 1 {
             let halves = [&q, &k, &v].map(|x| x.cast(DType::F16).expect("room"));
-            measure("fused, f16", &|| {
+            measure("fused, f16", &mut || {
                 let [q, k, v] = &halves;
                 q.scaled_dot_product_attention(k, v, None, is_causal, None)
             });
         }
+        if queries == 1 || is_causal {
+            for dtype in [DType::F32, DType::F16, DType::I8] {
+                let mut paged = Paged::new(&gpu, [&q, &k, &v], dtype).expect("room");
+                measure(&format!("pages, {dtype}"), &mut || paged.attend());
+            }
+        }
         if heads != own && queries == 1 {
-            measure("heads of a group as rows", &|| {
+            measure("heads of a group as rows", &mut || {
                 let rows = q.reshape(&[own, heads / own * queries, size])?;
                 let made = rows.scaled_dot_product_attention(&k, &v, None, false, None)?;
                 made.reshape(&[heads, queries, size])
             });
         }
-        measure("chain", &|| chain(&q, &k, &v, is_causal.then_some(&later)));
+        measure("chain", &mut || {
+            chain(&q, &k, &v, is_causal.then_some(&later))
+        });
     }
     group.finish();
 }

@@ -123,6 +123,7 @@ mod gpu;
 pub mod grad;
 pub mod jobs;
 mod kernel;
+pub mod kv;
 pub mod loader;
 pub mod operations;
 mod ops;

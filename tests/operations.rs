@@ -5,6 +5,7 @@ mod common;
 mod devices;
 mod fusion;
 mod grad;
+mod kv;
 mod ops_elementwise;
 mod ops_matmul;
 mod ops_nn;

@@ -312,6 +312,7 @@ impl Fuser {
             ranges: SmallVec::new(),
             work: inner.work,
             methods: whole.methods,
+            pages: None,
         }
     }
 
@@ -334,6 +335,7 @@ impl Fuser {
             ranges: SmallVec::new(),
             work: 0,
             methods: whole.methods,
+            pages: None,
         })
     }
 

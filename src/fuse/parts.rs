@@ -253,6 +253,7 @@ pub(super) fn launches(structure: &Structure, caps: &Caps, launch: &Launch) -> O
             ranges: SmallVec::new(),
             work: 0,
             methods: Methods::from_buf([launch.method(result)]),
+            pages: None,
         }
     });
     let mut launches: Vec<Launch> = launches.collect();
@@ -326,6 +327,7 @@ fn reader_launch<'a>(
         ranges: SmallVec::new(),
         work: whole.work,
         methods: whole.methods.clone(),
+        pages: None,
     }
 }
 
@@ -359,6 +361,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut ReferenceCall) 
                 None => params_of(head, &call.params).to_vec(),
                 Some(before) => params_before(structure, before, &call.params).to_vec(),
             },
+            windows: Vec::new(),
         };
         match &structure.before {
             None => run_one(head.reader.kernel, &mut part),
@@ -384,6 +387,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut ReferenceCall) 
             operands: operands.collect(),
             variant,
             params: bytemuck::cast_slice(&step.words).to_vec(),
+            windows: Vec::new(),
         };
         run_one(step.kernel, &mut part);
         let written = part.operands.pop().unwrap_or_default();
@@ -401,6 +405,7 @@ pub(super) fn run(structure: &Structure, caps: &Caps, call: &mut ReferenceCall) 
             operands,
             variant: tail.variant,
             params: params_of(tail, &call.params).to_vec(),
+            windows: Vec::new(),
         };
         run_one(tail.reader.kernel, &mut part);
         for (other, bytes) in others.iter_mut().zip(part.operands.into_iter().skip(1)) {

@@ -54,6 +54,7 @@ mod operation;
 mod operators;
 pub(crate) mod optim;
 mod pad;
+pub(crate) mod paged;
 mod pool;
 mod quantized;
 pub(crate) mod random;

@@ -62,6 +62,7 @@ const CRATES: [Layers; 3] = [
             "jobs.rs",
             "kernel.rs",
             "kernel/",
+            "kv/",
             "loader/",
             "operations.rs",
         ],

@@ -5,6 +5,7 @@ pub use crate::buffer::pieces::{Filling, Next, PIECE_BYTES, Pieces, Seen};
 pub use crate::driver::{BoxFuture, MaybeSend, MaybeShared};
 pub use crate::engine::diagnose::kernels::{CLEAR, PROBE};
 pub use crate::engine::kernel::fused::{Fused, FusedReference};
+pub use crate::engine::kernel::pages::{ABSENT, Pages, TABLE_HEAD};
 pub use crate::engine::kernel::sections;
 pub use crate::engine::kernel::wgsl;
 pub use crate::engine::kernel::{

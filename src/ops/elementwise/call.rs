@@ -197,6 +197,7 @@ impl Call<'_> {
             ranges,
             work: 0,
             methods: Methods::new(),
+            pages: None,
         })
     }
 }

@@ -27,6 +27,7 @@ pub(in crate::ops) fn launch_of(
         ranges: Ranges::new(),
         work: 0,
         methods: Methods::new(),
+        pages: None,
     }
 }
 

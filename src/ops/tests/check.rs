@@ -80,6 +80,10 @@ fn valid_by(
             ..APART
         },
     ] {
+        // Pages share their part with no other operand.
+        if !setting.are_apart && kernel.operands.iter().any(|one| one.is_pages) {
+            continue;
+        }
         let whole = setting.shader(&text, kernel, &variant);
         // Words of 64 bits matter to texts with vec4s only.
         if !known.contains(&whole) {

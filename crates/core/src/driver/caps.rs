@@ -140,6 +140,13 @@ impl Default for Speed {
 }
 
 impl Caps {
+    /// The most bindings of storages in a dispatch.
+    pub(crate) fn most_windows(&self) -> u8 {
+        // One fewer than the limit, because some drivers miscount. A layout counts up to 255.
+        let most = self.max_storage_bindings.saturating_sub(1);
+        most.try_into().unwrap_or(u8::MAX)
+    }
+
     /// Follows the app's wish for a heap in the host's memory. `maps_slabs` needs the same ability
     /// of the device, and such a device has no such heap unless the app asks for it.
     pub(crate) fn choose_host_heap(&mut self, wanted: Option<bool>) {

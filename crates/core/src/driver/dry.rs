@@ -125,9 +125,13 @@ impl Driver for DryDriver {
         state.submitted += 1;
         let serial = state.submitted;
         for op in ops {
-            if let Op::Copy(At(src, _), At(dst, _), _) = op {
-                state.used_by(*src, serial);
-                state.used_by(*dst, serial);
+            match op {
+                Op::Copy(At(src, _), At(dst, _), _) => {
+                    state.used_by(*src, serial);
+                    state.used_by(*dst, serial);
+                }
+                Op::Write(At(dst, _), _) => state.used_by(*dst, serial),
+                Op::Clear(..) | Op::Dispatch { .. } => {}
             }
         }
         let done = Signal::after(serial);

@@ -56,3 +56,5 @@ pub(crate) use os_budget::OsBudget;
 pub(crate) use os_limit::OsLimit;
 pub(crate) use signal::Signal;
 pub(crate) use stack::{panic_message, with_deep_stack};
+#[cfg(test)]
+pub(crate) use table::Table;

@@ -80,6 +80,9 @@ pub(crate) enum Op {
     Copy(At, At, u64),
     /// Sets so many bytes to zero; offset and size are multiples of 4.
     Clear(At, u64),
+    /// Writes bytes that the host knows now: a range of the submission's parameter bytes, as
+    /// (start, length). Offset and length are multiples of 4.
+    Write(At, (u32, u32)),
     /// Runs a kernel.
     Dispatch {
         /// The kernel.

@@ -196,9 +196,7 @@ impl Engine {
 
     /// The most bindings of storages in a dispatch.
     pub fn most_windows(&self) -> u64 {
-        // One fewer than the limit, because some drivers miscount. A layout counts up to 255.
-        let most = self.caps().max_storage_bindings.saturating_sub(1);
-        u64::from(most.min(u8::MAX.into()))
+        u64::from(self.caps().most_windows())
     }
 
     /// Refuses a read in a dry run, which has no values.
@@ -234,7 +232,15 @@ impl Engine {
             }
             are_single &= launch.shown_bytes(index) <= caps.max_binding_bytes;
         }
-        let most = self.most_windows();
+        for page in launch.page_storages() {
+            if !page.belongs_to(self.dead_list()) {
+                return Err(Error::foreign("a launch"));
+            }
+        }
+        // Pages may need more than the one that their operand counts.
+        let pages = launch.pages.as_ref();
+        let more = pages.map_or(0, |pages| pages.together() as u64 - 1);
+        let most = self.most_windows().saturating_sub(more);
         // Nearly always each operand has one window.
         let is_small = are_single && launch.args.len() as u64 <= most;
         if !is_small && launch.windows(caps.max_binding_bytes) > most {

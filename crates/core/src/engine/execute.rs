@@ -4,13 +4,16 @@
 //! there is no room now. If it can never run, its results are poisoned.
 
 pub(super) mod answers;
+mod bind;
 mod describe;
 mod encode;
+mod encode_pages;
 mod make_gear;
 mod pick;
 mod pick_rows;
 mod refused;
 mod step;
+mod windows;
 
 use std::sync::Arc;
 

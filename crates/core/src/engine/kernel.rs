@@ -11,6 +11,8 @@
 //! | `x_put4(i, v)` | writes elements `i..i+4`, `i` a multiple of 4 (written operands only) |
 //! | `x_put(i, v)` | writes element `i`: types of 4 bytes only, and never where bound as vec4s |
 //! | `p` | the parameters: a `struct Params` that the text declares |
+//! | `x_load(w, u) -> vec4<u32>` | 16 bytes of a page, from the window and offset of its [table](pages) |
+//! | `x_store(w, u, v)` | writes 16 bytes of a page |
 //!
 //! `T` is [`DType::wgsl`]: f16 and bf16 are widened to f32, u8 and bool to u32, i8 to i32. Kernels
 //! write whole vec4s, so a storage is padded to 16 bytes. Elements narrower than a word need no
@@ -18,6 +20,7 @@
 
 pub(super) mod adapt_reference;
 pub(crate) mod fused;
+pub(crate) mod pages;
 pub mod sections;
 pub mod wgsl;
 
@@ -31,6 +34,7 @@ use smallvec::SmallVec;
 use crate::dtype::DType;
 use crate::memory::{Dead, DeadList, Storage};
 use fused::Fused;
+use pages::Pages;
 use wgsl::{Layout, Target};
 
 /// Bit `i` in the code of a user's launch: operand `i` is bound with a part of its canary. Bit
@@ -68,13 +72,19 @@ pub struct Operand {
     /// For the first operand: a function that says which rows the second operand names. See
     /// [`RowsNamed`].
     pub(crate) rows: Option<fn(&Launch) -> Option<RowsNamed>>,
+    /// Whether it stands for all pages of a launch. Then the operand before it is their table.
+    pub is_pages: bool,
 }
 
 /// Constructors: `Operand::read("a")`.
 impl Operand {
     const fn new(name: &'static str, role: Role) -> Self {
-        let rows = None;
-        Operand { name, role, rows }
+        Operand {
+            name,
+            role,
+            rows: None,
+            is_pages: false,
+        }
     }
 
     /// An operand that the kernel only reads.
@@ -94,6 +104,15 @@ impl Operand {
     pub const fn write(name: &'static str) -> Self {
         Operand::new(name, Role::Write)
     }
+    /// All [pages](pages::Pages) of a launch, behind the operand that is their table. The kernel
+    /// only reads the table, which the engine writes.
+    pub const fn pages(name: &'static str, role: Role) -> Self {
+        Operand {
+            is_pages: true,
+            ..Operand::new(name, role)
+        }
+    }
+
     /// An operand that the kernel writes in part, or also reads.
     pub const fn update(name: &'static str) -> Self {
         Operand::new(name, Role::Update)
@@ -156,6 +175,13 @@ pub struct BuiltInKernel {
     pub reference: Option<fn(&mut ReferenceCall)>,
 }
 
+impl BuiltInKernel {
+    /// Whether it copies rows of this operand. Pages come after all operands.
+    pub(crate) fn has_rows_in(&self, operand: usize) -> bool {
+        (self.operands.get(operand)).is_some_and(|operand| operand.rows.is_some())
+    }
+}
+
 impl fmt::Debug for BuiltInKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
@@ -171,6 +197,17 @@ pub struct Arg {
     pub dtype: DType,
     /// Whether it is bound as vec4s (see [`Variant::vec4s`]).
     pub vec4s: bool,
+}
+
+impl Arg {
+    /// The argument for the operand that stands for pages.
+    pub fn of_pages(pages: &Pages) -> Arg {
+        Arg {
+            storage: pages.storages()[0].clone(),
+            dtype: DType::U32,
+            vec4s: true,
+        }
+    }
 }
 
 /// Writes the whole shader of a custom kernel.
@@ -249,6 +286,14 @@ impl Program {
         }
     }
 
+    /// The operand that stands for the pages of a launch, if the kernel has one.
+    pub(crate) fn pages(&self) -> Option<usize> {
+        match self {
+            Program::Builtin(kernel) => kernel.operands.iter().position(|one| one.is_pages),
+            Program::Custom(_) | Program::Fused(_) => None,
+        }
+    }
+
     /// The number of operands.
     pub(crate) fn operands(&self) -> usize {
         match self {
@@ -288,9 +333,24 @@ pub struct Launch {
     pub work: u64,
     /// For errors. Only a fused kernel has several, as only its results are of several calls.
     pub methods: Methods,
+    /// The pages that the kernel reaches by a table. The first one is also its operand, by which
+    /// pages are counted where one of them is enough.
+    pub pages: Option<Arc<Pages>>,
 }
 
 impl Launch {
+    /// The storage of the pages' table: the operand before that of the pages.
+    pub(crate) fn page_table(&self) -> Option<&Arc<Storage>> {
+        let operand = self.pages.as_ref().and_then(|_| self.program.pages())?;
+        Some(&self.args.get(operand.checked_sub(1)?)?.storage)
+    }
+
+    /// The same launch with these pages.
+    pub fn with_pages(self, pages: Arc<Pages>) -> Self {
+        let pages = Some(pages);
+        Launch { pages, ..self }
+    }
+
     /// The same launch with this number of multiply-adds.
     pub fn with_work(self, work: u64) -> Self {
         Launch { work, ..self }
@@ -382,7 +442,13 @@ impl Launch {
             ranges: SmallVec::new(),
             work: 0,
             methods: Methods::new(),
+            pages: None,
         }
+    }
+
+    /// The pages, in the order of their table.
+    pub(crate) fn page_storages(&self) -> impl Iterator<Item = &Arc<Storage>> {
+        self.pages.iter().flat_map(|pages| pages.storages())
     }
 
     /// The bytes of an operand.
@@ -451,6 +517,8 @@ pub struct ReferenceCall {
     pub variant: Variant,
     /// The bytes of `struct Params`.
     pub params: Vec<u8>,
+    /// For each window of the pages, its first byte in the operand that stands for them.
+    pub windows: Vec<usize>,
 }
 
 impl ReferenceCall {

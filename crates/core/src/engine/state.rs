@@ -327,8 +327,18 @@ impl State {
     pub(super) fn poison(&mut self, cmd: &Cmd, cause: &Arc<Error>) {
         // A storage without a value leaves first.
         self.left_behind.refused = None;
+        // The pages of a launch that has not run are as before. What reads them after it also reads
+        // the launch's table, which has no value now.
+        let (pages, table) = match cmd {
+            Cmd::Launch(launch) => (launch.pages.as_ref(), launch.page_table()),
+            _ => (None, None),
+        };
+        if let Some(table) = table {
+            self.memory.slots.poison(table, cause);
+        }
         cmd.each_operand(&mut |storage, role| {
-            if role != Role::Read {
+            let is_page = pages.is_some_and(|pages| pages.has(storage));
+            if role != Role::Read && !is_page {
                 self.memory.slots.poison(storage, cause);
             }
         });

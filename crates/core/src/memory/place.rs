@@ -13,6 +13,17 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// A place in a buffer that is no slab.
+    #[cfg(test)]
+    pub(crate) fn new(buffer: BufferId, offset_bytes: u64) -> Place {
+        let slab = None;
+        Place {
+            buffer,
+            offset_bytes,
+            slab,
+        }
+    }
+
     /// The place so many bytes further on.
     pub(crate) fn at(self, bytes: u64) -> At {
         At(self.buffer, self.offset_bytes + bytes)

@@ -142,18 +142,20 @@ impl State {
                 check_range(target, at.1, size_bytes)?;
                 Ok(Step::Clear(at, size_bytes))
             }
+            Op::Write(at, bytes) => {
+                let target = self.usable(at.0)?;
+                check_target(target)?;
+                let bytes = params_range(bytes, params_len)?;
+                check_range(target, at.1, bytes.len() as u64)?;
+                Ok(Step::Write(at, bytes))
+            }
             Op::Dispatch {
                 pipeline,
                 bind_group,
                 params,
                 groups,
             } => {
-                let range = params.0 as usize..params.0 as usize + params.1 as usize;
-                if range.end > params_len {
-                    return Err(format!(
-                        "parameters {range:?} of a submission with {params_len} B"
-                    ));
-                }
+                let range = params_range(params, params_len)?;
                 self.resolve_dispatch(pipeline, bind_group, range, groups)
             }
         }
@@ -271,6 +273,17 @@ impl State {
 fn name(buffer: &SimBuffer) -> String {
     let (kind, size) = (buffer.kind, buffer.size_bytes);
     format!("buffer `{}` ({kind:?} of {size} B)", buffer.label)
+}
+
+/// A range of a submission's parameter bytes, of which there are `params_len`.
+fn params_range((start, len): (u32, u32), params_len: usize) -> Check<Range<usize>> {
+    let range = start as usize..start as usize + len as usize;
+    match range.end <= params_len {
+        true => Ok(range),
+        false => Err(format!(
+            "parameters {range:?} of a submission with {params_len} B"
+        )),
+    }
 }
 
 fn check_target(buffer: &SimBuffer) -> Check {

@@ -60,6 +60,7 @@ fn time_of_step(step: &Step, memory: &Contents, speed: Speed) -> Duration {
             (speed.copy_ns, bytes, bytes_per_s)
         }
         Step::Clear(_, size_bytes) => (0, *size_bytes, speed.memory_bytes_per_s),
+        Step::Write(_, bytes) => (0, bytes.len() as u64, speed.upload_bytes_per_s),
         Step::Dispatch { bindings, .. } => {
             let bound = bindings.iter().map(|binding| binding.size_bytes);
             (0, bound.sum(), speed.memory_bytes_per_s)

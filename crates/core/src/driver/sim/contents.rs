@@ -186,6 +186,12 @@ impl Contents {
         self.bytes_mut(at.0)[host_range(at.1, size_bytes)].fill(0);
     }
 
+    /// Writes bytes, which the submission has checked.
+    pub(super) fn write(&mut self, at: At, bytes: &[u8]) {
+        let range = host_range(at.1, bytes.len() as u64);
+        self.bytes_mut(at.0)[range].copy_from_slice(bytes);
+    }
+
     /// The bytes of a binding.
     pub(super) fn load(&self, binding: &Binding) -> Vec<u8> {
         let range = host_range(binding.offset_bytes, binding.size_bytes);

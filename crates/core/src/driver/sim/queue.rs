@@ -316,6 +316,7 @@ impl State {
         match step {
             Step::Copy(src, dst, size_bytes) => self.memory.copy(src, dst, size_bytes),
             Step::Clear(at, size_bytes) => self.memory.clear(at, size_bytes),
+            Step::Write(at, bytes) => self.memory.write(at, &params[bytes]),
             Step::Dispatch {
                 kernel,
                 bindings,
@@ -394,6 +395,7 @@ impl State {
                 counters.clears += 1;
                 mark(at.0);
             }
+            Step::Write(at, _) => mark(at.0),
             Step::Dispatch { bindings, .. } => {
                 counters.dispatches += 1;
                 bindings.iter().for_each(|binding| mark(binding.buffer));

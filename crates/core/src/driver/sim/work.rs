@@ -36,6 +36,8 @@ pub(super) struct BoundRanges {
 pub(super) enum Step {
     Copy(At, At, u64),
     Clear(At, u64),
+    /// Writes a range of the parameter bytes.
+    Write(At, Range<usize>),
     Dispatch {
         kernel: Arc<Pipeline>,
         bindings: Arc<[Binding]>,

@@ -1,5 +1,6 @@
 //! Parameters of kernels on devices without immediates: slots of uniform pages, chosen by a dynamic
-//! offset.
+//! offset. Bytes that a submission writes into slabs ([`Op::Write`](crate::driver::Op)) are copied
+//! from such slots, too.
 //!
 //! ```text
 //!   page 0 │ dispatch 0 │ dispatch 1 │ … │ dispatch n │ unused …    page 1 │ …
@@ -20,7 +21,7 @@ use super::guard::Guard;
 use crate::units::KIB;
 
 /// 1024 slots with an alignment of 256, which most devices have.
-const PAGE_BYTES: u64 = 256 * KIB;
+pub(super) const PAGE_BYTES: u64 = 256 * KIB;
 
 /// The size of a pipeline's uniform binding. `None` without parameters, or with immediates.
 pub(super) fn uniform_bytes(caps: &Caps, params_bytes: u32) -> Option<NonZeroU64> {
@@ -72,7 +73,9 @@ impl ParamPages {
             guard.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("lapidary parameters"),
                 size: PAGE_BYTES,
-                usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+                usage: wgpu::BufferUsages::UNIFORM
+                    | wgpu::BufferUsages::COPY_DST
+                    | wgpu::BufferUsages::COPY_SRC,
                 mapped_at_creation: false,
             })
         });

@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::link::TimedLink;
 use super::opened::Opened;
-use super::params::{Page, uniform_bytes};
+use super::params::{PAGE_BYTES, Page, uniform_bytes};
 use super::tables::Tables;
 use super::timing::Timestamps;
 
@@ -141,12 +141,31 @@ impl<'a> Encoding<'a> {
                 self.encoder
                     .clear_buffer(buffer, offset_bytes, Some(size_bytes));
             }
+            Op::Write(at, bytes) => self.write(at, bytes)?,
             Op::Dispatch {
                 pipeline,
                 bind_group,
                 params,
                 groups,
             } => self.dispatch(pipeline, bind_group, params, groups)?,
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from slots of parameter pages to a buffer.
+    fn write(&mut self, At(dst, to): At, (start, len): (u32, u32)) -> DriverResult<()> {
+        self.pass = None;
+        let dst = self.buffer(dst)?;
+        let mut to = to;
+        for piece in self
+            .params_of((start, len), len)?
+            .chunks(PAGE_BYTES as usize)
+        {
+            let from = self.slot(piece)?;
+            let page = self.pages.last().expect("the slot lies in it");
+            let size_bytes = piece.len() as u64;
+            (self.encoder).copy_buffer_to_buffer(&page.raw, from.into(), dst, to, size_bytes);
+            to += size_bytes;
         }
         Ok(())
     }

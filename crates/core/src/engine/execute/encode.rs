@@ -6,23 +6,22 @@ use smallvec::SmallVec;
 
 use super::pick;
 use super::step::{Need, Stop};
-use crate::driver::{AdapterKind, At, Binding, BufferId, Op};
+use crate::driver::{At, BindGroupId, Binding, Op, PipelineId};
 use crate::engine::diagnose;
-use crate::engine::kernel::wgsl::Layout;
-use crate::engine::kernel::{Arg, Launch, MAX_OPERANDS, Program, Role};
+use crate::engine::kernel::{Arg, Launch, Role};
 use crate::engine::queue::cmd::Cmd;
 use crate::engine::state::State;
-use crate::engine::state::caches::{Bindings, PipelineKey};
+use crate::engine::state::caches::PipelineKey;
 use crate::error::Error;
 use crate::memory::{Heap, Place, Storage};
 use crate::transfer::{Piece, Reading};
 
-/// A storage, or a range of one, that several operands may share.
-struct Part<'a> {
-    /// The slot of the storage.
-    slot: Option<u32>,
-    range: Option<&'a (u64, u64)>,
-    buffer: BufferId,
+/// A dispatch of a launch, ready to be encoded.
+struct Ready {
+    pipeline: PipelineId,
+    bind_group: BindGroupId,
+    /// The words of its table of pages, if it has one.
+    table: Vec<u32>,
 }
 
 impl State {
@@ -148,17 +147,80 @@ impl State {
             }
             all_are_here &= self.memory.slots.find(&arg.storage).is_some();
         }
+        for page in launch.page_storages() {
+            if let Some(cause) = self.memory.slots.poison_of(page) {
+                return Err(Stop::Poison(cause));
+            }
+            all_are_here &= self.memory.slots.find(page).is_some();
+        }
         if !all_are_here {
             if let Some(need) = pick::pick(self, launch)? {
                 return Err(Stop::Need(need));
             }
             let operands = launch.args.iter().map(|arg| &arg.storage);
-            self.acquire(operands, |state, index| {
-                let is_output = launch.program.role(index) == Role::Write;
-                is_output && state.take_over(launch, &launch.args[index])
+            self.acquire(operands.chain(launch.page_storages()), |state, index| {
+                let arg = launch.args.get(index);
+                let is_output = arg.is_some() && launch.program.role(index) == Role::Write;
+                is_output && arg.is_some_and(|arg| state.take_over(launch, arg))
             })?;
         }
-        let (layout, bindings) = self.bind(launch, written)?;
+        let ready = self.ready(launch, written)?;
+        self.handle_changes();
+        if self.diagnose.is_some() {
+            diagnose::watch_before(self, launch);
+        }
+        for (index, arg) in launch.args.iter().enumerate() {
+            self.memory
+                .record_operand(&arg.storage, written >> index & 1 == 1);
+        }
+        if let (Some(all), Some(pages)) = (&launch.pages, launch.program.pages()) {
+            for page in all.storages() {
+                self.memory.record_operand(page, written >> pages & 1 == 1);
+            }
+        }
+        self.batch.work = work;
+        let predicted_ns = self.costs.compute_ns(launch);
+        self.batch.predicted_ns += predicted_ns;
+        self.counters.predicted_ns += predicted_ns;
+        if let Some(account) = &mut self.dry {
+            let ns = predicted_ns * self.driver.time_scale();
+            account.launched(ns, !self.steps.is_any_under_way());
+        }
+        for one in ready {
+            self.write_table(launch, &one.table);
+            (self.batch).dispatch(one.pipeline, one.bind_group, &launch.params, launch.groups);
+            if let Some(entry) = self.timing.of_launch(launch) {
+                self.batch.timed.push(entry);
+            }
+        }
+        if self.diagnose.is_some() {
+            diagnose::watch_after(self, launch);
+        }
+        Ok(())
+    }
+
+    /// The dispatches of a launch whose operands have places.
+    fn ready(&mut self, launch: &Launch, written: u8) -> Result<SmallVec<[Ready; 1]>, Stop> {
+        if launch.pages.is_none() {
+            let one = self.ready_dispatch(launch, written, &[])?;
+            return Ok(SmallVec::from_buf([one]));
+        }
+        let rounds = self.rounds(launch)?;
+        let ready = rounds.into_iter().map(|round| {
+            let one = self.ready_dispatch(launch, written, &round.windows)?;
+            let table = round.table;
+            Ok(Ready { table, ..one })
+        });
+        ready.collect()
+    }
+
+    fn ready_dispatch(
+        &mut self,
+        launch: &Launch,
+        written: u8,
+        windows: &[Binding],
+    ) -> Result<Ready, Stop> {
+        let (layout, bindings) = self.bind(launch, written, windows)?;
         let key = PipelineKey::new(&launch.program, launch.variant(), layout);
         let pipeline = match self.pipelines.made.get(&key) {
             Some(Ok(pipeline)) => *pipeline,
@@ -177,30 +239,11 @@ impl State {
             }
         };
         let bind_group = self.groups.get(pipeline, bindings)?;
-        self.handle_changes();
-        if self.diagnose.is_some() {
-            diagnose::watch_before(self, launch);
-        }
-        for (index, arg) in launch.args.iter().enumerate() {
-            self.memory
-                .record_operand(&arg.storage, written >> index & 1 == 1);
-        }
-        self.batch.work = work;
-        let predicted_ns = self.costs.compute_ns(launch);
-        self.batch.predicted_ns += predicted_ns;
-        self.counters.predicted_ns += predicted_ns;
-        if let Some(account) = &mut self.dry {
-            let ns = predicted_ns * self.driver.time_scale();
-            account.launched(ns, !self.steps.is_any_under_way());
-        }
-        (self.batch).dispatch(pipeline, bind_group, &launch.params, launch.groups);
-        if let Some(entry) = self.timing.of_launch(launch) {
-            self.batch.timed.push(entry);
-        }
-        if self.diagnose.is_some() {
-            diagnose::watch_after(self, launch);
-        }
-        Ok(())
+        Ok(Ready {
+            pipeline,
+            bind_group,
+            table: Vec::new(),
+        })
     }
 
     /// Places every operand that has no place. Evicted operands are restored first. If one finds no
@@ -260,71 +303,6 @@ impl State {
             }
         }
         false
-    }
-
-    /// Decides the bindings of the operands. Each storage, or range of one, is a part with as many
-    /// windows as it needs. Each operand of a custom kernel is its own part. Bit `i` of `written`
-    /// is set if operand `i` is written.
-    fn bind(&self, launch: &Launch, written: u8) -> Result<(Layout, Bindings), Stop> {
-        let window_bytes = self.driver.caps().max_binding_bytes;
-        let mut layout = Layout {
-            parts: [0; MAX_OPERANDS],
-            windows: [0; MAX_OPERANDS],
-            writable: 0,
-        };
-        let mut parts = SmallVec::<[Part<'_>; 4]>::new();
-        let mut bindings = Bindings::new();
-        for (index, arg) in launch.args.iter().enumerate() {
-            let (slot, range) = (arg.storage.slot(), launch.ranges.get(index));
-            let known = match launch.program {
-                Program::Builtin(_) | Program::Fused(_) => (parts.iter())
-                    .position(|part: &Part<'_>| part.slot == slot && part.range == range),
-                Program::Custom(_) => None,
-            };
-            let part = known.unwrap_or(parts.len());
-            if known.is_none() {
-                let place = self.memory.slots.find(&arg.storage).ok_or(Stop::Lost)?;
-                let buffer = place.buffer;
-                parts.push(Part {
-                    slot,
-                    range,
-                    buffer,
-                });
-                let (start, size_bytes) = range.copied().unwrap_or((0, arg.storage.size_bytes()));
-                let mut shown_bytes = 0;
-                while shown_bytes < size_bytes {
-                    let binding = Binding {
-                        buffer,
-                        offset_bytes: place.offset_bytes + start + shown_bytes,
-                        size_bytes: window_bytes.min(size_bytes - shown_bytes),
-                    };
-                    shown_bytes += binding.size_bytes;
-                    layout.windows[part] = layout.windows[part].wrapping_add(1);
-                    bindings.push(binding);
-                }
-            }
-            layout.parts[index] = part as u8;
-            layout.writable |= (written >> index & 1) << part;
-        }
-        layout.writable = self.writable(&parts, layout.writable);
-        Ok((layout, bindings))
-    }
-
-    /// The parts to bind read-write, one bit each, if the command writes the parts `written`. wgpu
-    /// requires the same access for all parts of one slab.
-    ///
-    /// Which operands share a slab is chance, and each combination needs a pipeline. A software
-    /// adapter compiles a pipeline for seconds, and read-only bindings are no faster there. So all
-    /// parts are read-write on it. Other devices would then put barriers between dispatches that
-    /// only read the same slab.
-    fn writable(&self, parts: &[Part<'_>], written: u8) -> u8 {
-        let is_software = self.driver.caps().kind == AdapterKind::Cpu;
-        let is_beside_written = |part: &Part<'_>| {
-            (0..parts.len()).any(|of| written >> of & 1 == 1 && parts[of].buffer == part.buffer)
-        };
-        (parts.iter().enumerate())
-            .filter(|(_, part)| is_software || is_beside_written(part))
-            .fold(0, |bits, (index, _)| bits | 1 << index)
     }
 
     /// The place of a storage with its bytes. Places the storage if it has no place yet.

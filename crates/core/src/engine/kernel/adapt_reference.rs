@@ -22,12 +22,13 @@ pub(crate) fn reference(
     }
     let roles = (0..program.operands()).map(|operand| program.role(operand));
     let roles: Vec<Role> = roles.collect();
+    let pages = program.pages();
     Some(match program {
-        Program::Builtin(kernel) => over_bindings(roles, variant, layout, kernel.reference?),
+        Program::Builtin(kernel) => over_bindings(roles, variant, layout, pages, kernel.reference?),
         // Runs the reference kernels of its parts, one after the other.
         Program::Fused(fused) => {
             let reference = fused.reference.clone()?;
-            over_bindings(roles, variant, layout, move |call| reference(call))
+            over_bindings(roles, variant, layout, pages, move |call| reference(call))
         }
         // Its bindings are its operands. The code says which show a part of their canary.
         Program::Custom(custom) => {
@@ -49,6 +50,7 @@ fn over_bindings(
     roles: Vec<Role>,
     variant: Variant,
     layout: Layout,
+    pages: Option<usize>,
     run: impl Fn(&mut ReferenceCall) + Send + Sync + 'static,
 ) -> ReferenceKernel {
     let count = roles.len();
@@ -67,6 +69,14 @@ fn over_bindings(
             operands: operands.collect(),
             variant,
             params: params.to_vec(),
+            windows: pages.map_or(Vec::new(), |operand| {
+                let lens = bindings[windows(operand)].iter().map(Vec::len);
+                let ends = lens.scan(0, |end, len| {
+                    *end += len;
+                    Some(*end)
+                });
+                std::iter::once(0).chain(ends).collect()
+            }),
         };
         run(&mut call);
         for (operand, bytes) in call.operands.iter().enumerate() {

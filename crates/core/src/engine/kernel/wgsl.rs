@@ -17,11 +17,13 @@ macro_rules! line {
 }
 
 mod access;
+mod pages;
 
 use super::{MAX_OPERANDS, Operand, Role, Variant};
 use crate::driver::BindingAccess;
 use crate::dtype::DType;
 use access::declare_operand;
+use pages::{declare_pages, pages_of};
 
 /// The bindings of a kernel's operands. The kernel, the variant and the layout are the key of a
 /// pipeline.
@@ -118,7 +120,12 @@ pub fn shader(
         some_are_vec8s |= unit == Unit::Vec8;
         let stores = operands_of(layout, operands.len(), part)
             .any(|index| operands[index].role != Role::Read);
-        declare_part(&mut out, layout, part, unit, stores, target, &mut binding);
+        match pages_of(operands, layout, part) {
+            Some(name) => {
+                declare_pages(&mut out, name, layout, part, stores, target, &mut binding);
+            }
+            None => declare_part(&mut out, layout, part, unit, stores, target, &mut binding),
+        }
     }
     if target.wide_words {
         out.push_str(WIDE_WORDS);
@@ -139,6 +146,9 @@ pub fn shader(
         out.push_str(UPPER_HALVES);
     }
     for (index, operand) in operands.iter().enumerate() {
+        if operand.is_pages {
+            continue;
+        }
         let part = usize::from(layout.parts[index]);
         declare_operand(
             &mut out,

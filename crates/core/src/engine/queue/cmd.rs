@@ -79,6 +79,10 @@ impl Cmd {
                 for (index, arg) in launch.args.iter().enumerate() {
                     visit(&arg.storage, launch.program.role(index));
                 }
+                if let (Some(all), Some(pages)) = (&launch.pages, launch.program.pages()) {
+                    let role = launch.program.role(pages);
+                    all.storages().iter().for_each(|page| visit(page, role));
+                }
             }
             Cmd::Clear { dst, .. } => visit(dst, Role::Write),
             #[cfg(any(test, feature = "sim"))]

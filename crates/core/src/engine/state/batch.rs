@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::changes::BlockOp;
 use super::times::Entry;
-use crate::driver::{BindGroupId, BufferId, Op, PipelineId};
+use crate::driver::{At, BindGroupId, BufferId, Op, PipelineId};
 use crate::engine::kernel::Custom;
 use crate::memory::Storage;
 use crate::transfer::{Piece, Reading, Region};
@@ -80,6 +80,13 @@ impl Batch {
             params: (start, params.len() as u32),
             groups,
         });
+    }
+
+    /// Adds an op that writes these bytes.
+    pub(crate) fn write(&mut self, at: At, bytes: &[u8]) {
+        let start = self.params.len() as u32;
+        self.params.extend_from_slice(bytes);
+        self.ops.push(Op::Write(at, (start, bytes.len() as u32)));
     }
 
     /// Times the dispatches that follow, or stops timing. Those in the batch already count as

@@ -139,6 +139,7 @@ impl Lineages {
                 params: SmallVec::from_slice(&launch.params),
                 ranges: Ranges::from_slice(&launch.ranges),
                 methods: launch.methods.clone(),
+                pages: None,
                 ..*launch
             },
             predicted_ns: costs.compute_ns(launch),

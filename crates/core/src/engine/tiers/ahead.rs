@@ -271,7 +271,7 @@ enum Use {
 fn use_of(cmd: &Cmd, operand: usize, role: Role) -> Use {
     match cmd {
         Cmd::Launch(launch) if role != Role::Write => match &launch.program {
-            Program::Builtin(kernel) if kernel.operands[operand].rows.is_some() => Use::Part,
+            Program::Builtin(kernel) if kernel.has_rows_in(operand) => Use::Part,
             _ => Use::All,
         },
         Cmd::Read { .. } => Use::Part,

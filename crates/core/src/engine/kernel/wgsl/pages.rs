@@ -1,0 +1,58 @@
+//! The accessors of pages: the text names a window and an offset, which it has from the table.
+
+use super::{Layout, Target, Unit, operands_of};
+use crate::engine::kernel::Operand;
+
+/// The name of the pages, if the part is that of the pages.
+pub(super) fn pages_of(operands: &[Operand], layout: &Layout, part: usize) -> Option<&'static str> {
+    let mut of_part = operands_of(layout, operands.len(), part);
+    let pages = of_part.find(|&index| operands[index].is_pages)?;
+    Some(operands[pages].name)
+}
+
+/// Declares the windows of the pages, `x_load`, and `x_store` if the command writes pages.
+pub(super) fn declare_pages(
+    out: &mut String,
+    name: &str,
+    layout: &Layout,
+    part: usize,
+    stores: bool,
+    target: &Target,
+    binding: &mut u32,
+) {
+    let access = match layout.writable >> part & 1 {
+        0 => "read",
+        _ => "read_write",
+    };
+    let (bound, [load, store]) = Unit::Vec4Words4.bound(target.wide_words);
+    let windows = layout.windows[part];
+    for window in 0..windows {
+        line!(
+            out,
+            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound}>;"
+        );
+        *binding += 1;
+    }
+    // As in `declare_part`, FXC wants one return.
+    line!(out, "fn {name}_load(window: u32, u: u32) -> vec4<u32> {{");
+    line!(out, "  var v = vec4<u32>();");
+    for window in 0..windows {
+        line!(
+            out,
+            "  if (window == {window}u) {{ v = {load}(b{part}_{window}[u]); }}"
+        );
+    }
+    line!(out, "  return v;");
+    line!(out, "}}");
+    if !stores {
+        return;
+    }
+    line!(out, "fn {name}_store(window: u32, u: u32, v: vec4<u32>) {{");
+    for window in 0..windows {
+        line!(
+            out,
+            "  if (window == {window}u) {{ b{part}_{window}[u] = {store}(v); }}"
+        );
+    }
+    line!(out, "}}");
+}
