@@ -7,6 +7,7 @@
 //! next call on the next one. With `LAPIDARY_RACES=all` every call runs on every device.
 
 mod devices;
+mod pages;
 mod reached;
 mod rest;
 mod training;

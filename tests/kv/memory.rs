@@ -57,6 +57,8 @@ fn pages_leave_and_return_with_the_same_bits() -> Result<()> {
             let device = SimOptions {
                 host_heap,
                 max_buffer_bytes: 64 << 10,
+                // Four windows for pages, which lie in more slabs: several rounds.
+                max_storage_bindings: 8,
                 ..SimOptions::default()
             };
             let budget = Budget {
