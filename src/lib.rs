@@ -183,6 +183,9 @@ pub mod guides {
     pub mod memory_of_other_nodes {}
     #[doc = include_str!("guides/model_files.md")]
     pub mod model_files {}
+    // Its examples need that crate, so the doctests of `lapidary-lm` compile them.
+    #[cfg_attr(not(doctest), doc = include_str!("guides/run_a_language_model.md"))]
+    pub mod run_a_language_model {}
     // Its examples need MPI, so the doctests of `lapidary-mpi` compile them.
     #[cfg_attr(not(doctest), doc = include_str!("guides/on_a_cluster.md"))]
     pub mod on_a_cluster {}

@@ -49,11 +49,12 @@ fn assert_tidy(offences: Vec<String>) {
 }
 
 /// The folders with the crates' sources.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "src",
     "crates/alloc/src",
     "crates/core/src",
     "crates/egui/src",
+    "crates/lm/src",
     "crates/mpi/src",
     "crates/tools/src",
     "crates/wgsl-interpreter/src",
@@ -222,6 +223,7 @@ fn every_dependency_is_explained() {
         "crates/alloc",
         "crates/core",
         "crates/egui",
+        "crates/lm",
         "crates/mpi",
         "crates/tools",
         "crates/wgsl-interpreter",
@@ -240,6 +242,7 @@ fn the_tests_are_few_programs_and_no_file_is_left_out() {
         "crates/core",
         "crates/fuzzing",
         "crates/harness",
+        "crates/lm",
         "crates/testing",
         "crates/tools",
         "crates/wgsl-interpreter",

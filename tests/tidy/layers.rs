@@ -17,7 +17,7 @@ struct Layers {
     name_the_handle: &'static [&'static str],
 }
 
-const CRATES: [Layers; 3] = [
+const CRATES: [Layers; 4] = [
     Layers {
         folder: "crates/core/src/",
         modules: &[
@@ -67,6 +67,21 @@ const CRATES: [Layers; 3] = [
             "operations.rs",
         ],
         name_the_handle: &["tensor", "ops", "fuse", "grad", "optim", "devices"],
+    },
+    Layers {
+        folder: "crates/lm/src/",
+        modules: &[
+            "names",
+            "weights",
+            "rope",
+            "layer",
+            "model",
+            "sampler",
+            "scheduler",
+        ],
+        leaves: &[("error", &[]), ("config", &["error"])],
+        front: &["lib.rs"],
+        name_the_handle: &[],
     },
     Layers {
         folder: "crates/tools/src/",

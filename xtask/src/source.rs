@@ -5,11 +5,12 @@ use std::env::consts::EXE_SUFFIX;
 use crate::process::{Cmd, PASSED, Result, Shell, cmd, ensure, has, root, target_dir};
 
 /// The published crates of this workspace and their folders, each after its dependencies.
-const PUBLISHED: [(&str, &str); 5] = [
+const PUBLISHED: [(&str, &str); 6] = [
     ("lapidary-alloc", "crates/alloc"),
     ("wgsl-interpreter", "crates/wgsl-interpreter"),
     ("lapidary-core", "crates/core"),
     ("lapidary", "."),
+    ("lapidary-lm", "crates/lm"),
     ("lapidary-tools", "crates/tools"),
 ];
 
