@@ -6,7 +6,7 @@ use pico_args::Arguments;
 
 use crate::bench::weight;
 use crate::checks::{
-    adapters, app, dx12, fuzz, hlsl, programs, ranks, reached, serve, shaders, terminal,
+    adapters, app, chat, dx12, fuzz, hlsl, programs, ranks, reached, serve, shaders, terminal,
 };
 use crate::process::{Result, Shell};
 use crate::steps::Check::{Call, Tests};
@@ -51,6 +51,8 @@ const CI: &[Step] = &[
     ("serve", "a server under load: batches, a flood beside a quiet tenant, lost devices (the \
         model is downloaded)",
         Call(serve::check)),
+    ("chat", "a language model talks within its budget, and OpenAI's client talks with it",
+        Call(chat::check)),
     ("top", "`lapidary top` in a terminal, beside a program that trains: numbers, keys, the \
         program's end",
         Call(terminal::check)),

@@ -37,6 +37,10 @@ const VERBS: &[Verb] = &[
     ("demo [ARGS…]",
         "Make sure there is a Vulkan driver, then run the demo (release).",
         suite::demo),
+    ("chat [ARGS…]",
+        "Make sure there is a Vulkan driver, then talk with a language model: examples/chat \
+         (release). `cargo xtask chat -- --help` has its arguments.",
+        suite::chat),
     ("test [--with-model] [FILTER…]",
         "Run the whole suite, on a software adapter where there is no GPU. --with-model: also the \
          tests of examples/embed, with a real model (fetch-model gets it).",

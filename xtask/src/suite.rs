@@ -1,6 +1,6 @@
 //! The tests of the workspace, and the verbs that start one program after the other: `demo`,
-//! `test`, `check`, `replay`, `deny`. All runs of tests start here: with cargo-nextest if it is
-//! installed (one process for each test), otherwise with cargo's own runner.
+//! `chat`, `test`, `check`, `replay`, `deny`. All runs of tests start here: with cargo-nextest if
+//! it is installed (one process for each test), otherwise with cargo's own runner.
 
 use std::env::consts::EXE_SUFFIX;
 use std::sync::OnceLock;
@@ -19,6 +19,14 @@ pub(crate) fn demo(sh: &Shell, args: Arguments) -> Result<()> {
     ensure_gpu(sh)?;
     let args = words(args);
     Ok(cmd!(sh, "cargo run --release --example demo -- {args...}").run()?)
+}
+
+/// Talks with a language model on the available adapter.
+pub(crate) fn chat(sh: &Shell, args: Arguments) -> Result<()> {
+    ensure_gpu(sh)?;
+    let args = words(args);
+    let run = cmd!(sh, "cargo run --release --package chat").args(source::EXAMPLES);
+    Ok(run.arg("--").args(args).run()?)
 }
 
 /// Runs every test of the workspace, then the examples in the documentation.

@@ -2,6 +2,7 @@
 
 pub(crate) mod adapters;
 pub(crate) mod app;
+pub(crate) mod chat;
 pub(crate) mod dx12;
 pub(crate) mod fuzz;
 pub(crate) mod hlsl;

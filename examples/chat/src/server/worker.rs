@@ -1,0 +1,190 @@
+//! The thread that has the model. Requests come by a channel, and each gets its answer by its own.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+
+use lapidary_lm::{ConversationId, End, Request, Sampling, Scheduler, SchedulerOptions};
+use tokenizers::Tokenizer;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::error::{Error, Result};
+use crate::talk::{Speaker, of_tokenizer};
+use crate::template::Message;
+
+/// Conversations that are kept for the next question, whose beginning they may have.
+const MOST_IDLE: usize = 16;
+
+/// A question, and where its answer goes.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) messages: Vec<Message>,
+    pub(super) sampling: Sampling,
+    pub(super) most_tokens: usize,
+    pub(super) answer: UnboundedSender<Piece>,
+}
+
+/// A piece of an answer.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Text(String),
+    /// The end: why, and the tokens that were read and said.
+    End {
+        end: End,
+        read: usize,
+        said: usize,
+    },
+    /// The question cannot be answered.
+    Refused(String),
+    Failed(String),
+}
+
+type Decode<'t> = Box<dyn FnMut(u32) -> Result<Option<String>> + 't>;
+
+/// An answer under way.
+struct Job<'t> {
+    answer: UnboundedSender<Piece>,
+    decode: Decode<'t>,
+    read: usize,
+    said: usize,
+}
+
+pub(super) struct Worker<'t> {
+    speaker: &'t Speaker,
+    scheduler: Scheduler,
+    jobs: HashMap<ConversationId, Job<'t>>,
+    /// The one that was used last is last.
+    idle: Vec<ConversationId>,
+}
+
+impl Worker<'_> {
+    /// Starts the thread, which ends with the last sender.
+    pub(super) fn start(speaker: Speaker, options: SchedulerOptions) -> Result<Sender<Asked>> {
+        let scheduler = Scheduler::new(&speaker.model, options)?;
+        let (sender, asked) = channel();
+        thread::spawn(move || {
+            let (jobs, idle) = (HashMap::new(), Vec::new());
+            Worker {
+                speaker: &speaker,
+                scheduler,
+                jobs,
+                idle,
+            }
+            .run(&asked);
+        });
+        Ok(sender)
+    }
+
+    fn run(mut self, asked: &Receiver<Asked>) {
+        loop {
+            let next = match self.jobs.is_empty() {
+                true => asked.recv().map_err(|_| TryRecvError::Disconnected),
+                false => asked.try_recv(),
+            };
+            match next {
+                Ok(asked) => self.begin(asked),
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => self.step(),
+            }
+        }
+    }
+
+    fn begin(&mut self, asked: Asked) {
+        let answer = asked.answer.clone();
+        let piece = match self.started(asked) {
+            Ok(()) => return,
+            Err(error @ (Error::Template(_) | Error::Model(_))) => {
+                Piece::Refused(error.to_string())
+            }
+            Err(error) => Piece::Failed(error.to_string()),
+        };
+        // A client that is gone needs no reason.
+        let _ = answer.send(piece);
+    }
+
+    fn started(&mut self, asked: Asked) -> Result<()> {
+        let tokens = self.speaker.tokens(&asked.messages)?;
+        let (id, common) = self.conversation(&tokens)?;
+        let prompt = tokens[common..].to_vec();
+        let request = Request {
+            sampling: asked.sampling,
+            ..Request::new(prompt, asked.most_tokens)
+        };
+        if let Err(error) = self.scheduler.say(id, request) {
+            self.idle.push(id);
+            return Err(error.into());
+        }
+        let decode = decoder(&self.speaker.tokenizer);
+        let job = Job {
+            answer: asked.answer,
+            decode,
+            read: tokens.len(),
+            said: 0,
+        };
+        self.jobs.insert(id, job);
+        Ok(())
+    }
+
+    /// The conversation that has the longest beginning of these tokens, and the length of that; a
+    /// new one if none has any.
+    fn conversation(&mut self, tokens: &[u32]) -> Result<(ConversationId, usize)> {
+        let common = |id: &ConversationId| {
+            let both = self.scheduler.tokens(*id).iter().zip(tokens);
+            both.take_while(|(known, token)| known == token).count()
+        };
+        let best = (0..self.idle.len()).max_by_key(|at| common(&self.idle[*at]));
+        let best = best
+            .map(|at| (at, common(&self.idle[at])))
+            .filter(|(_, common)| *common > 0);
+        let Some((at, common)) = best else {
+            if self.idle.len() >= MOST_IDLE {
+                self.scheduler.close(self.idle.remove(0));
+            }
+            return Ok((self.scheduler.open("request"), 0));
+        };
+        let id = self.idle.remove(at);
+        // An answer follows from a row of the step.
+        let common = common.min(tokens.len().saturating_sub(1));
+        self.scheduler.truncate(id, common)?;
+        Ok((id, common))
+    }
+
+    fn step(&mut self) {
+        let said = match self.scheduler.step() {
+            Ok(said) => said,
+            Err(error) => {
+                for (id, job) in self.jobs.drain() {
+                    let _ = job.answer.send(Piece::Failed(error.to_string()));
+                    self.scheduler.close(id);
+                }
+                return;
+            }
+        };
+        for said in said {
+            let Some(job) = self.jobs.get_mut(&said.conversation) else {
+                continue;
+            };
+            job.said += 1;
+            let heard = match (job.decode)(said.token) {
+                Ok(Some(text)) => job.answer.send(Piece::Text(text)).is_ok(),
+                Ok(None) => !job.answer.is_closed(),
+                Err(error) => job.answer.send(Piece::Failed(error.to_string())).is_err(),
+            };
+            if let Some(end) = said.end {
+                let (read, said) = (job.read, job.said);
+                let _ = job.answer.send(Piece::End { end, read, said });
+            }
+            if said.end.is_some() || !heard {
+                // A client that has gone away hears no more, and takes no more of the device.
+                self.scheduler.stop(said.conversation);
+                self.jobs.remove(&said.conversation);
+                self.idle.push(said.conversation);
+            }
+        }
+    }
+}
+
+fn decoder(tokenizer: &Tokenizer) -> Decode<'_> {
+    let mut stream = tokenizer.decode_stream(true);
+    Box::new(move |token| stream.step(token).map_err(of_tokenizer))
+}

@@ -1,0 +1,205 @@
+//! A conversation with a model: what was said, and the model's next answer, piece by piece.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lapidary::Gpu;
+use lapidary::files::ModelFile;
+use lapidary_lm::{
+    ConversationId, End, LanguageModel, ModelOptions, Request, Sampling, Scheduler,
+    SchedulerOptions,
+};
+use tokenizers::Tokenizer;
+
+use crate::error::{Error, Result};
+use crate::template::{Message, Template};
+use crate::tokenizer;
+
+/// Everything of a model that a conversation needs.
+#[derive(Debug)]
+pub struct Speaker {
+    pub model: LanguageModel,
+    pub tokenizer: Tokenizer,
+    pub template: Template,
+}
+
+impl Speaker {
+    /// Opens a model with its tokenizer and its template.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LanguageModel::open`], [`tokenizer::load`] and [`Template::load`].
+    pub fn open(gpu: &Gpu, path: &Path, options: ModelOptions) -> Result<Speaker> {
+        let model = LanguageModel::open(gpu, path, options)?;
+        let file = ModelFile::open(path)?;
+        let tokenizer = tokenizer::load(path, &file, model.vocabulary())?;
+        let template = Template::load(path, &file)?;
+        Ok(Speaker {
+            model,
+            tokenizer,
+            template,
+        })
+    }
+
+    /// The tokens of a conversation, up to where the model speaks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Template`], and [`Error::Tokenizer`] for a text that has no tokens.
+    pub fn tokens(&self, messages: &[Message]) -> Result<Vec<u32>> {
+        let text = self.template.render(messages)?;
+        // The template has written the tokens that begin a text.
+        let encoded = self
+            .tokenizer
+            .encode_fast(text, false)
+            .map_err(of_tokenizer)?;
+        Ok(encoded.get_ids().to_vec())
+    }
+}
+
+pub(crate) fn of_tokenizer(error: tokenizers::Error) -> Error {
+    Error::Tokenizer {
+        path: "the model".into(),
+        reason: error.to_string(),
+    }
+}
+
+/// What an answer took.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Tokens of the prompt that were not in the cache.
+    pub read: usize,
+    /// Tokens that were said.
+    pub said: usize,
+    /// Until the first one.
+    pub first: Duration,
+    /// For all of them.
+    pub whole: Duration,
+    /// Why it ended.
+    pub end: Option<End>,
+}
+
+/// One conversation.
+#[derive(Debug)]
+pub struct Talk {
+    speaker: Speaker,
+    scheduler: Scheduler,
+    id: ConversationId,
+    messages: Vec<Message>,
+    pub sampling: Sampling,
+    pub most_tokens: usize,
+}
+
+impl Talk {
+    /// A conversation in which nothing was said.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Scheduler::new`].
+    pub fn new(speaker: Speaker, options: SchedulerOptions) -> Result<Talk> {
+        let mut scheduler = Scheduler::new(&speaker.model, options)?;
+        let id = scheduler.open("chat");
+        let (sampling, messages) = (Sampling::default(), Vec::new());
+        Ok(Talk {
+            speaker,
+            scheduler,
+            id,
+            messages,
+            sampling,
+            most_tokens: 512,
+        })
+    }
+
+    /// All that was said.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Replaces what was said. What the new conversation has in common with the old one stays in
+    /// the cache.
+    pub fn set_messages(&mut self, messages: Vec<Message>) {
+        self.messages = messages;
+    }
+
+    /// Goes back by a question and its answer, and returns the question.
+    pub fn go_back(&mut self) -> Option<String> {
+        let at = self
+            .messages
+            .iter()
+            .rposition(|message| message.role == "user")?;
+        let question = self.messages.drain(at..).next()?;
+        Some(question.content)
+    }
+
+    /// Bytes of keys and values.
+    pub fn cache_bytes(&self) -> u64 {
+        self.scheduler.cache_bytes(self.id)
+    }
+
+    /// Asks, and calls `hear` with each piece of the answer. If it fails, nothing was said.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Template`], [`Error::Tokenizer`], and those of the model: a conversation that has
+    /// no place in the context, and what lapidary returns for memory and device.
+    pub fn ask(&mut self, question: &str, hear: impl FnMut(&str)) -> Result<Report> {
+        self.messages.push(Message::new("user", question));
+        let answered = self.answer(hear);
+        match answered {
+            Ok((text, report)) => {
+                self.messages.push(Message::new("assistant", text));
+                Ok(report)
+            }
+            Err(error) => {
+                self.messages.pop();
+                self.scheduler.stop(self.id);
+                Err(error)
+            }
+        }
+    }
+
+    fn answer(&mut self, mut hear: impl FnMut(&str)) -> Result<(String, Report)> {
+        let begun = Instant::now();
+        let tokens = self.speaker.tokens(&self.messages)?;
+        let known = self.scheduler.tokens(self.id);
+        let common = known
+            .iter()
+            .zip(&tokens)
+            .take_while(|(known, token)| known == token)
+            .count();
+        // An answer follows from a row of the step.
+        let common = common.min(tokens.len().saturating_sub(1));
+        self.scheduler.truncate(self.id, common)?;
+        let request = Request {
+            prompt: tokens[common..].to_vec(),
+            most_tokens: self.most_tokens,
+            sampling: self.sampling,
+            ..Request::default()
+        };
+        self.scheduler.say(self.id, request)?;
+        let mut report = Report {
+            read: tokens.len() - common,
+            said: 0,
+            first: Duration::ZERO,
+            whole: Duration::ZERO,
+            end: None,
+        };
+        let mut decoder = self.speaker.tokenizer.decode_stream(true);
+        let mut text = String::new();
+        while self.scheduler.is_busy() {
+            for said in self.scheduler.step()? {
+                if report.said == 0 {
+                    report.first = begun.elapsed();
+                }
+                report.said += 1;
+                report.end = said.end;
+                if let Some(piece) = decoder.step(said.token).map_err(of_tokenizer)? {
+                    hear(&piece);
+                    text.push_str(&piece);
+                }
+            }
+        }
+        report.whole = begun.elapsed();
+        Ok((text, report))
+    }
+}

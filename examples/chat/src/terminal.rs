@@ -1,0 +1,121 @@
+//! The conversation in a terminal.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+
+use lapidary::{Budget, Gpu};
+
+use crate::arguments::{Arguments, bytes};
+use crate::error::{Error, Result};
+use crate::history;
+use crate::talk::{Report, Talk};
+use crate::template::Message;
+
+const HELP: &str = "\
+/back           take the last question and its answer back
+/save FILE      save the conversation
+/load FILE      go on with a saved one
+/budget SIZE    the most memory of the device, from now on
+/memory         what is where
+/quit           end";
+
+/// Talks until the input ends or a line says so.
+///
+/// # Errors
+///
+/// [`Error::File`] and [`Error::History`] for the history. What happens to an answer is printed,
+/// and the conversation goes on.
+pub fn run(gpu: &Gpu, talk: &mut Talk, arguments: &Arguments) -> Result<()> {
+    if let Some(path) = arguments.history.as_deref().filter(|path| path.exists()) {
+        talk.set_messages(history::load(path)?);
+        println!("{} messages from {}", talk.messages().len(), path.display());
+    }
+    if let (Some(system), true) = (&arguments.system, talk.messages().is_empty()) {
+        talk.set_messages(vec![Message::new("system", system)]);
+    }
+    match &arguments.prompt {
+        Some(prompt) => answer(gpu, talk, prompt)?,
+        None => converse(gpu, talk)?,
+    }
+    match &arguments.history {
+        Some(path) => history::save(path, talk.messages()),
+        None => Ok(()),
+    }
+}
+
+fn converse(gpu: &Gpu, talk: &mut Talk) -> Result<()> {
+    println!("Say something, or /help.");
+    let failed = |cause| Error::File {
+        path: "the terminal".into(),
+        cause,
+    };
+    for line in io::stdin().lock().lines() {
+        let line = line.map_err(failed)?;
+        let done = match line.trim().split_once(' ').unwrap_or((line.trim(), "")) {
+            ("", _) => Ok(()),
+            ("/quit" | "/exit", _) => return Ok(()),
+            ("/help", _) => {
+                println!("{HELP}");
+                Ok(())
+            }
+            ("/back", _) => {
+                match talk.go_back() {
+                    Some(question) => println!("(taken back: {question})"),
+                    None => println!("(nothing was said)"),
+                }
+                Ok(())
+            }
+            ("/save", path) => history::save(Path::new(path), talk.messages()),
+            ("/load", path) => history::load(Path::new(path)).map(|all| talk.set_messages(all)),
+            ("/budget", size) => set_budget(gpu, size),
+            ("/memory", _) => {
+                println!("{}", gpu.memory().stats());
+                Ok(())
+            }
+            (command, _) if command.starts_with('/') => {
+                println!("`{command}` is no command\n{HELP}");
+                Ok(())
+            }
+            _ => answer(gpu, talk, line.trim()),
+        };
+        if let Err(error) = done {
+            eprintln!("{error}");
+        }
+    }
+    Ok(())
+}
+
+fn set_budget(gpu: &Gpu, size: &str) -> Result<()> {
+    let reserved = gpu.memory().set_budget(Budget::device(bytes(size)?))?;
+    println!("({} MiB are reserved now)", reserved >> 20);
+    Ok(())
+}
+
+fn answer(gpu: &Gpu, talk: &mut Talk, question: &str) -> Result<()> {
+    let before = gpu.memory().stats().restored_bytes;
+    let report = talk.ask(question, |piece| {
+        print!("{piece}");
+        // A terminal that is gone hears nothing.
+        let _ = io::stdout().flush();
+    })?;
+    println!("\n{}", line(gpu, talk, &report, before));
+    Ok(())
+}
+
+/// What an answer took, in one line.
+fn line(gpu: &Gpu, talk: &Talk, report: &Report, before: u64) -> String {
+    let stats = gpu.memory().stats();
+    let after_first = report.whole.saturating_sub(report.first).as_secs_f64();
+    let rate = report.said.saturating_sub(1) as f64 / after_first.max(1e-9);
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    format!(
+        "[{} tokens, {rate:.1} a second; {} read in {:.2} s; {:.1} MiB reserved, {:.1} of them \
+         cache, {:.1} read or restored]",
+        report.said,
+        report.read,
+        report.first.as_secs_f64(),
+        mib(stats.reserved_bytes.now),
+        mib(talk.cache_bytes()),
+        mib(stats.restored_bytes - before),
+    )
+}
