@@ -6,7 +6,7 @@
 //! mpirun -n 4 examples/target/release/examples/train --steps 240 --state train.state
 //! ```
 //!
-//! A step has a batch of 16 sequences, and each rank computes an equal part of them. Rank 0 writes
+//! A step has a batch of 8 sequences, and each rank computes an equal part of them. Rank 0 writes
 //! the state file every few steps. If the file is there at the start, rank 0 reads it, and gives it
 //! to the others: only rank 0 needs the file. Each rank reads the text by itself, and all must have
 //! the same. The last line is for programs.
@@ -145,7 +145,7 @@ fn part_of(ranks: &Ranks) -> Result<Range<usize>> {
     let (rank, count) = (ranks.rank(), ranks.count());
     if !BATCH.is_multiple_of(count) {
         let reason =
-            format!("{count} ranks cannot share {BATCH} sequences: start 1, 2, 4, 8 or 16");
+            format!("{count} ranks cannot share {BATCH} sequences: start 1, 2, 4 or 8");
         return Err(reason.into());
     }
     let len = BATCH / count;

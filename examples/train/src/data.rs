@@ -16,7 +16,9 @@ use example_parts::{packages, sentences};
 /// Threads that prepare batches, unless a flag says otherwise.
 pub(crate) const THREADS: usize = 1;
 /// Sequences of a step.
-pub const BATCH: usize = 16;
+pub const BATCH: usize = 8;
+/// Folders of this repository with documentation.
+const OWN: [&str; 3] = ["docs", "src", "crates"];
 /// Most text of one package, so that none fills the model's head.
 const MOST_PACKAGE_BYTES: usize = 32 << 10;
 /// One in this many sentences is held out.
@@ -34,7 +36,8 @@ pub struct Text {
 }
 
 impl Text {
-    /// The documentation in a folder, or in the sources that this program was built from.
+    /// The documentation in a folder, or lapidary's own and that in the sources of its
+    /// dependencies.
     ///
     /// # Errors
     /// If there is too little text.
@@ -43,6 +46,9 @@ impl Text {
         match folder {
             Some(folder) => sentences.take(folder, usize::MAX),
             None => {
+                for own in OWN {
+                    sentences.take(&root().join(own), usize::MAX);
+                }
                 let lock = root().join("Cargo.lock");
                 for package in packages::folders(&lock)? {
                     sentences.take(&package.join("src"), MOST_PACKAGE_BYTES);
@@ -59,7 +65,7 @@ impl Text {
             part.push(b'\n');
         }
         if learned.len().min(held_out.len()) < FEWEST_BYTES {
-            let place = folder.unwrap_or(Path::new("the dependencies' sources"));
+            let place = folder.unwrap_or(Path::new("the sources of lapidary and its dependencies"));
             return Err(format!(
                 "{} has {} sentences, which are too few: give a `--folder` with more text in files \
                  that end in .rs, .md or .txt",

@@ -1,6 +1,6 @@
 //! The arguments of the program.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::data::{BATCH, THREADS, root};
 use crate::training::Habits;
@@ -10,12 +10,12 @@ usage: train [FLAG…]
   --steps N        train for N steps (default 240; 5 with --compare)
   --budget PERCENT leave a step PERCENT of the memory that it takes, 10 to 100
   --checkpoint     keep only the input of each block, and compute the rest again
-  --accumulate N   take each batch in N parts: 2, 4, 8 or 16
+  --accumulate N   take each batch in N parts: 2, 4 or 8
   --f16            compute in f16, and scale the loss
   --bf16-state     keep the optimizer's state in bf16
   --threads N      prepare batches on N threads (default 1; 0 for none)
   --compare        train no model, but compare all habits in a table
-  --out FILE       write the model there (default target/train.safetensors)
+  --out FOLDER     write the model there (default target/train)
   --folder FOLDER  learn from the .rs, .md and .txt files of this folder";
 
 pub(crate) struct Flags {
@@ -36,7 +36,7 @@ impl Flags {
             habits: Habits::PLAIN,
             threads: THREADS,
             compare: false,
-            out: target_folder().join("train.safetensors"),
+            out: target_folder().join("train"),
             folder: None,
         };
         while let Some(flag) = arguments.next() {
@@ -71,11 +71,10 @@ impl Flags {
         Ok(flags)
     }
 
-    /// Makes the folder of the model's file, unless it is there.
-    pub(crate) fn make_folder_of_out(&self) -> Result<(), String> {
-        let folder = self.out.parent().unwrap_or(Path::new(""));
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("--out {}: no folder for it: {error}", self.out.display()))
+    /// Makes the model's folder, unless it is there.
+    pub(crate) fn make_out(&self) -> Result<(), String> {
+        std::fs::create_dir_all(&self.out)
+            .map_err(|error| format!("--out {}: {error}", self.out.display()))
     }
 }
 

@@ -6,14 +6,16 @@
 //! cargo run --release --package train -- --compare
 //! ```
 //!
-//! It learns from the documentation of lapidary's dependencies, byte by byte, with recorded
-//! gradients. It writes the model as safetensors, loads it again, and lets it write. The flags are
-//! habits that save memory; `--compare` shows the effect of each. `LAPIDARY_ADAPTER=cpu` (or a part
-//! of a name, or an index) chooses the adapter. The last line is for programs.
+//! It learns from the documentation of lapidary and its dependencies, byte by byte, with recorded
+//! gradients. It writes the model into a folder as Hugging Face's programs read it, loads it again,
+//! and lets it write. The flags are habits that save memory; `--compare` shows the effect of each.
+//! `LAPIDARY_ADAPTER=cpu` (or a part of a name, or an index) chooses the adapter. The last line is
+//! for programs.
 
 mod compare;
 mod data;
 mod flags;
+mod folder;
 mod measure;
 mod model;
 mod report;
@@ -53,7 +55,7 @@ pub fn program(arguments: impl Iterator<Item = String>) -> ExitCode {
 fn train(arguments: impl Iterator<Item = String>) -> std::result::Result<ExitCode, Box<dyn Error>> {
     let flags = Flags::parse(arguments)?;
     // A training takes minutes, so a wrong path is an error now.
-    flags.make_folder_of_out()?;
+    flags.make_out()?;
     let gpu = Gpu::open(Options::from_env()?)?;
     let text = Text::load(flags.folder.as_deref())?;
     println!(

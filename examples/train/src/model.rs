@@ -1,18 +1,21 @@
-//! A decoder-only transformer over ASCII, from ordinary operations. Nothing here knows of a
-//! backward.
+//! A decoder-only transformer over ASCII in Llama's form (Touvron et al., 2023), from ordinary
+//! operations. Nothing here knows of a backward.
 
-use std::path::Path;
-
-use lapidary::{DType, Gpu, Result, Tensor, files::ModelFile, optim::Parameters};
+use lapidary::{DType, Gpu, Result, Tensor, optim::Parameters};
 
 /// Classes: the bytes of ASCII.
 pub(crate) const LETTERS: usize = 128;
 /// Bytes that the model sees at once.
-pub(crate) const CONTEXT: usize = 128;
-const WIDTH: usize = 128;
-const HEADS: usize = 4;
-const HIDDEN: usize = 4 * WIDTH;
-const BLOCKS: usize = 4;
+pub(crate) const CONTEXT: usize = 256;
+pub(crate) const WIDTH: usize = 96;
+pub(crate) const HEADS: usize = 3;
+pub(crate) const HEAD: usize = WIDTH / HEADS;
+pub(crate) const HIDDEN: usize = 3 * WIDTH;
+pub(crate) const BLOCKS: usize = 3;
+/// Is added to the mean square in norms.
+pub(crate) const EPS: f32 = 1e-5;
+/// The base of the angles' frequencies.
+pub(crate) const THETA: f32 = 1e4;
 
 /// What a forward pass does to save memory.
 #[derive(Clone, Copy)]
@@ -30,11 +33,15 @@ impl Pass {
     };
 }
 
-/// `x + attention(norm(x))`, then `x + network(norm(x))`.
+/// `x + attention(norm(x))`, then `x + network(norm(x))`. Matrices are `[outputs, inputs]`.
 #[derive(Clone)]
 struct Block {
-    qkv: Tensor,
+    attention_norm: Tensor,
+    /// Those of queries, keys and values.
+    qkv: [Tensor; 3],
     out: Tensor,
+    network_norm: Tensor,
+    gate: Tensor,
     up: Tensor,
     down: Tensor,
     /// Cosines and sines of the angles by which positions turn queries and keys.
@@ -45,39 +52,46 @@ impl Block {
     /// `x` and the result have a row for each byte of each sequence.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let sequences = x.shape()[0] / CONTEXT;
-        let heads = product(&normal(x)?, &self.qkv)?
-            .reshape(&[sequences, CONTEXT, 3, HEADS, WIDTH / HEADS])?
-            .permute(&[2, 0, 3, 1, 4])?;
+        let normal_x = normal(x, &self.attention_norm)?;
+        let heads = |weight: &Tensor| {
+            product(&normal_x, weight)?
+                .reshape(&[sequences, CONTEXT, HEADS, HEAD])?
+                .permute(&[0, 2, 1, 3])
+        };
+        let [q, k, v] = self.qkv.each_ref().map(heads);
         let [cos, sin] = &self.angles;
-        let q = heads.select(0, 0)?.rotary(cos, sin, false)?;
-        let k = heads.select(0, 1)?.rotary(cos, sin, false)?;
-        let v = heads.select(0, 2)?;
+        let q = q?.rotary(cos, sin, false)?;
+        let k = k?.rotary(cos, sin, false)?;
         let seen = q
-            .scaled_dot_product_attention(&k, &v, None, true, None)?
+            .scaled_dot_product_attention(&k, &v?, None, true, None)?
             .permute(&[0, 2, 1, 3])?
             .reshape(x.shape())?;
         let x = (x + product(&seen, &self.out)?)?;
-        let hidden = product(&normal(&x)?, &self.up)?.gelu()?;
+        let normal_x = normal(&x, &self.network_norm)?;
+        let gate = product(&normal_x, &self.gate)?.silu()?;
+        let hidden = (gate * product(&normal_x, &self.up)?)?;
         &x + product(&hidden, &self.down)?
     }
 }
 
-/// Rows whose elements have the mean square 1 (Zhang and Sennrich, *Root Mean Square Layer
-/// Normalization*, 2019).
-fn normal(x: &Tensor) -> Result<Tensor> {
-    x.rms_norm(&[WIDTH], None, 1e-5)
+/// Rows whose elements have the mean square 1, times the weight (Zhang and Sennrich, *Root Mean
+/// Square Layer Normalization*, 2019).
+fn normal(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    x.rms_norm(&[WIDTH], Some(&weight.cast(x.dtype())?), EPS)
 }
 
-/// `x · weight`, in the type of `x`.
+/// `x` times the transposed weight, in the type of `x`.
 fn product(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    x.matmul(&weight.cast(x.dtype())?)
+    x.linear(&weight.cast(x.dtype())?, None)
 }
 
 pub(crate) struct Model {
-    gpu: Gpu,
+    pub(crate) gpu: Gpu,
+    /// With the names that a Llama of Hugging Face's `transformers` has.
     pub(crate) parameters: Parameters,
     letters: Tensor,
     blocks: Vec<Block>,
+    norm: Tensor,
     to_letters: Tensor,
 }
 
@@ -86,60 +100,66 @@ impl Model {
     pub(crate) fn new(gpu: &Gpu, mut seed: u64) -> Result<Model> {
         Self::with(gpu, |_, shape, std| {
             seed += 1;
-            gpu.rand_normal(&shape, 0.0, std, seed, DType::F32)
+            match std {
+                Some(std) => gpu.rand_normal(shape, 0.0, std, seed, DType::F32),
+                None => gpu.ones(shape, DType::F32),
+            }
         })
     }
 
-    /// The model of a file that [`save`](Self::save) wrote.
-    pub(crate) fn load(gpu: &Gpu, path: &Path) -> Result<Model> {
-        let saved = gpu.files().load_model(&ModelFile::open(path)?, |_| ())?;
-        Self::with(gpu, |name, shape, _| saved.expect(name, &shape))
-    }
-
-    /// Makes each parameter by its name, its shape and the deviation of its first values.
-    fn with(
+    /// Makes each parameter by its name, its shape and the deviation of its first values: those of
+    /// norms have none, and are 1.
+    pub(crate) fn with(
         gpu: &Gpu,
-        mut make: impl FnMut(&str, [usize; 2], f32) -> Result<Tensor>,
+        mut make: impl FnMut(&str, &[usize], Option<f32>) -> Result<Tensor>,
     ) -> Result<Model> {
         let mut parameters = Parameters::default();
-        let mut parameter =
-            |name: &str, shape: [usize; 2], std: f32| parameters.add(name, make(name, shape, std)?);
+        let mut parameter = |name: &str, shape: &[usize], std: Option<f32>| {
+            let name = format!("{name}.weight");
+            parameters.add(&name, make(&name, shape, std)?)
+        };
         let angles = angles(gpu)?;
         let of_width = (WIDTH as f32).powf(-0.5);
+        let letters = parameter("model.embed_tokens", &[LETTERS, WIDTH], Some(0.5))?;
         let mut block = |number: usize| -> Result<Block> {
-            let mut weight = |part: &str, inputs: usize, outputs: usize, std: f32| {
-                parameter(&format!("blocks.{number}.{part}"), [inputs, outputs], std)
+            let mut weight = |part: &str, outputs: usize, inputs: usize, std: f32| {
+                let name = format!("model.layers.{number}.{part}_proj");
+                parameter(&name, &[outputs, inputs], Some(std))
             };
             // What is added to the sum of all blocks begins small.
+            let [q, k, v] = ["self_attn.q", "self_attn.k", "self_attn.v"]
+                .map(|part| weight(part, WIDTH, WIDTH, of_width));
+            let out = weight("self_attn.o", WIDTH, WIDTH, 0.02)?;
+            let gate = weight("mlp.gate", HIDDEN, WIDTH, of_width)?;
+            let up = weight("mlp.up", HIDDEN, WIDTH, of_width)?;
+            let down = weight("mlp.down", WIDTH, HIDDEN, 0.02)?;
+            let mut norm =
+                |part: &str| parameter(&format!("model.layers.{number}.{part}"), &[WIDTH], None);
             Ok(Block {
-                qkv: weight("qkv", WIDTH, 3 * WIDTH, of_width)?,
-                out: weight("out", WIDTH, WIDTH, 0.02)?,
-                up: weight("up", WIDTH, HIDDEN, of_width)?,
-                down: weight("down", HIDDEN, WIDTH, 0.02)?,
+                attention_norm: norm("input_layernorm")?,
+                qkv: [q?, k?, v?],
+                out,
+                network_norm: norm("post_attention_layernorm")?,
+                gate,
+                up,
+                down,
                 angles: angles.clone(),
             })
         };
         let blocks = (0..BLOCKS).map(&mut block).collect::<Result<_>>()?;
         Ok(Model {
             gpu: gpu.clone(),
+            letters,
             blocks,
-            letters: parameter("letters", [LETTERS, WIDTH], 0.5)?,
-            to_letters: parameter("to_letters", [WIDTH, LETTERS], 0.02)?,
+            norm: parameter("model.norm", &[WIDTH], None)?,
+            to_letters: parameter("lm_head", &[LETTERS, WIDTH], Some(0.02))?,
             parameters,
         })
     }
 
-    pub(crate) fn save(&self, path: &Path) -> Result<()> {
-        let named: Vec<_> = self.parameters.iter().collect();
-        self.gpu
-            .files()
-            .save_model(path, &named, &[("format", "pt")])
-    }
-
     /// The mean cross entropy of the bytes that follow, `[sequences · CONTEXT]`, in nats.
     pub(crate) fn loss(&self, seen: &Tensor, next: &Tensor, pass: Pass) -> Result<Tensor> {
-        let logits = product(&normal(&self.states(seen, pass)?)?, &self.to_letters)?;
-        logits
+        self.logits(&self.states(seen, pass)?)?
             .cast(DType::F32)?
             .cross_entropy(next, None, Default::default())
     }
@@ -150,7 +170,11 @@ impl Model {
         let last = states
             .reshape(&[seen.shape()[0], CONTEXT, WIDTH])?
             .select(1, CONTEXT as isize - 1)?;
-        product(&normal(&last)?, &self.to_letters)
+        self.logits(&last)
+    }
+
+    fn logits(&self, states: &Tensor) -> Result<Tensor> {
+        product(&normal(states, &self.norm)?, &self.to_letters)
     }
 
     /// A row for each byte of `seen`, `[sequences, CONTEXT]`.
@@ -172,10 +196,10 @@ impl Model {
 
 /// Cosines and sines for rotary embedding, both `[CONTEXT, pairs]` (Su et al., *RoFormer*, 2021).
 fn angles(gpu: &Gpu) -> Result<[Tensor; 2]> {
-    let pairs = WIDTH / HEADS / 2;
+    let pairs = HEAD / 2;
     let angle = |at: usize| {
         let (position, pair) = (at / pairs, at % pairs);
-        position as f32 * 1e4_f32.powf(-(pair as f32) / pairs as f32)
+        position as f32 * THETA.powf(-(pair as f32) / pairs as f32)
     };
     let angles: Vec<f32> = (0..CONTEXT * pairs).map(angle).collect();
     let angles = gpu.tensor(&angles, &[CONTEXT, pairs])?;

@@ -37,8 +37,8 @@ pub(crate) fn print_memory(gpu: &Gpu) {
     println!();
 }
 
-/// Saves the model, reads it back, lets it write, and checks the promises. `is_equal`: whether the
-/// first losses are those without a budget, if there is one.
+/// Saves the model in f16, reads it back, lets it write, and checks the promises. `is_equal`:
+/// whether the first losses are those without a budget, if there is one.
 pub(crate) fn finish(
     gpu: &Gpu,
     text: &Text,
@@ -47,9 +47,10 @@ pub(crate) fn finish(
     losses: &[f32],
     is_equal: Option<bool>,
 ) -> std::result::Result<ExitCode, Box<dyn Error>> {
+    let model = model.rounded()?;
     model.save(&flags.out)?;
     let loaded = Model::load(gpu, &flags.out)?;
-    let [held_out, read_back] = [model, &loaded].map(|model| held_out_loss(gpu, text, model));
+    let [held_out, read_back] = [&model, &loaded].map(|model| held_out_loss(gpu, text, model));
     let (held_out, read_back) = (held_out?, read_back?);
     let is_read_back = held_out.to_bits() == read_back.to_bits();
     println!("The model is in {}. It writes:\n", flags.out.display());
@@ -74,7 +75,7 @@ pub(crate) fn finish(
     let has_learned = losses.len() < STEPS || held_out < MOST_HELD_OUT_LOSS;
     let promises = [
         (is_equal != Some(false), "the budget changed a loss"),
-        (is_read_back, "the file has another model"),
+        (is_read_back, "the folder has another model"),
         (has_learned, "the loss on held-out text is too high"),
     ];
     let mut code = ExitCode::SUCCESS;

@@ -27,7 +27,7 @@ const PROGRAMS: &[(&str, &str)] = &[
         peak_device_bytes > 0"),
     ("survive_loss", "equal is true, losses is 2, kept_bytes > 0, gone_bytes > 0"),
     ("monitor", "steps >= 1, peak_device_bytes > 0, peak_device_bytes <= budget_bytes"),
-    // Peaks and bits do not change after the third step. The habits usually save 6.6 times.
+    // Peaks and bits do not change after the third step. The habits usually save 4.6 times.
     ("train --compare --steps 3", "equal is true, within is true, budgets is 4, moved_bytes > 0, \
         least_peak_live_bytes > 0, peak_live_bytes >= 4 * least_peak_live_bytes"),
     ("train --budget 40 --steps 12", "equal is true, read_back is true, last_loss > 0, \
