@@ -14,7 +14,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "chat", version)]
 pub struct Arguments {
-    /// A folder with `config.json` and safetensors, or a file of GGUF [default: a model of 2 MB
+    /// A folder with `config.json` and safetensors, or a file of GGUF [default: a model of 1 MB
     /// that learned to write from documentation, not to talk]
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
