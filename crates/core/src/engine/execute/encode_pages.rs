@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::step::Stop;
 use super::windows::{Limits, MOST_WINDOWS, Round};
+use crate::driver::AdapterKind;
 use crate::engine::kernel::Launch;
 use crate::engine::state::State;
 use crate::memory::{Place, Storage};
@@ -29,10 +30,15 @@ impl State {
         // The call has checked that enough windows are left for pages that belong together.
         let taken = launch.windows(caps.max_binding_bytes).saturating_sub(1);
         let left = u64::from(caps.most_windows()).saturating_sub(taken);
+        // A software adapter reads all windows at each access, and starts a dispatch quickly.
+        let most = match caps.kind {
+            AdapterKind::Cpu => 1,
+            _ => MOST_WINDOWS,
+        };
         let limits = Limits {
             page_bytes,
             window_bytes: caps.max_binding_bytes,
-            most: (left.min(MOST_WINDOWS) as usize).max(pages.together()),
+            most: (left.min(most) as usize).max(pages.together()),
             alignment_bytes: caps.offset_alignment_bytes,
             others: &others,
         };
