@@ -1,15 +1,11 @@
 //! Copies, casts, reshapes.
 
 use half::{bf16, f16};
-use lapidary::{DType, Element, Gpu, Result};
+use lapidary::{DType, Gpu, Result, Tensor};
 
 use crate::devices::{each, gpus, refused};
 use crate::ops_elementwise::model::{ODD_FLOATS, Sample, alike, tensor, views};
-
-/// As bytes, so that NaN equals itself.
-fn bytes<T: Element>(elements: &[T]) -> Vec<u8> {
-    T::bytes_of(elements).to_vec()
-}
+use crate::ops_reduce::model::{Array, download};
 
 fn check_contiguous<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::Rng) -> Result<()> {
     for x in views::<T>(gpu, random)? {
@@ -23,10 +19,7 @@ fn check_contiguous<T: Sample>(device: &str, gpu: &Gpu, random: &mut fastrand::R
         assert_eq!(x.contiguous()?.shares_storage_with(&x), x.is_contiguous());
         let flat = x.reshape(&[x.len()])?;
         assert_eq!(flat.shape(), [x.len()]);
-        assert_eq!(
-            bytes(&flat.contiguous()?.to_vec::<T>()?).len(),
-            bytes(&wanted).len()
-        );
+        assert!(alike(&flat.to_vec::<T>()?, &wanted), "{x} flat on {device}");
     }
     Ok(())
 }
@@ -111,23 +104,28 @@ fn more_matrices_than_a_grid_has_places_are_transposed() -> Result<()> {
     Ok(())
 }
 
-/// Casts `from` and compares with `convert` of each element.
-fn check_cast<A: Element, B: Element>(
-    device: &str,
-    gpu: &Gpu,
-    from: &[A],
-    convert: impl Fn(A) -> B,
-) -> Result<()> {
-    let x = gpu.tensor(from, &[from.len()])?;
-    let y = x.cast(B::DTYPE)?;
-    assert_eq!(y.dtype(), B::DTYPE);
-    for (k, got) in y.to_vec::<B>()?.into_iter().enumerate() {
-        let wanted = convert(from[k]);
+/// Casts, and compares with Rust's `as`.
+fn check_cast(device: &str, x: &Tensor, to: DType) -> Result<()> {
+    let (from, y) = (x.dtype(), x.cast(to)?);
+    assert_eq!(y.dtype(), to);
+    let convert = |number: f64| match to {
+        // Integers wrap, and floats saturate. Adapters may flush subnormal numbers.
+        DType::I32 if !from.is_float() => f64::from(number as i64 as i32),
+        DType::U32 if !from.is_float() => f64::from(number as i64 as u32),
+        DType::U8 if !from.is_float() => f64::from(number as i64 as u8),
+        DType::I8 if !from.is_float() => f64::from(number as i64 as i8),
+        // From f64, `half` drops bits that decide how it rounds.
+        DType::F16 => f16::from_f32(number as f32).to_f64(),
+        DType::Bf16 => bf16::from_f32(number as f32).to_f64(),
+        DType::Bool if from == DType::F32 && number.abs() < f64::from(f32::MIN_POSITIVE) => 0.0,
+        _ => Array::new(&[], |_| number).rounded(to).values[0],
+    };
+    for (got, number) in download(&y).values.iter().zip(download(x).values) {
+        let wanted = convert(number);
+        let is_it = alike(&[*got], &[wanted]);
         assert!(
-            alike(&[got], &[wanted]),
-            "{:?} as {} is {got:?}, not {wanted:?}, on {device}",
-            from[k],
-            B::DTYPE
+            is_it,
+            "{number} of {from} as {to} is {got}, not {wanted}, on {device}"
         );
     }
     Ok(())
@@ -135,91 +133,47 @@ fn check_cast<A: Element, B: Element>(
 
 #[test]
 fn casts_follow_rusts_as() -> Result<()> {
-    let mut floats = ODD_FLOATS.to_vec();
-    floats.extend([
+    let ends = [
+        -2147483904.0,
+        -2147483648.0,
+        2147483520.0,
         2147483647.0,
         2147483648.0,
-        -2147483648.0,
-        -2147483904.0,
+    ];
+    let above = [
         4294967040.0,
-    ]);
-    floats.extend([
         4294967296.0,
         255.0,
         255.5,
         256.0,
         0.999,
         -0.999,
-        2147483520.0,
         16777217.0,
-    ]);
-    let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
-    let ints = [
-        i32::MIN,
-        -65536,
-        -257,
-        -1,
-        0,
-        1,
-        255,
-        256,
-        65519,
-        65520,
-        1 << 24,
-        i32::MAX,
     ];
+    let more = ends.iter().chain(&above).map(|&x: &f32| f64::from(x));
+    let floats: Vec<f64> = ODD_FLOATS.iter().map(|&x| x.into()).chain(more).collect();
+    let ints = [-65536, -257, -1, 0, 1, 255, 256, 65519, 65520, 1 << 24];
+    let ints = ints.into_iter().chain([i32::MIN, i32::MAX]).map(f64::from);
     let words = [0, 1, 255, 256, 65519, 65520, 1 << 24, 1 << 31, u32::MAX];
-    let vec8s: Vec<u8> = (0..=255).collect();
-    let small: Vec<i8> = (i8::MIN..=i8::MAX).collect();
-    let upper: Vec<bf16> = floats.iter().map(|&x| bf16::from_f32(x)).collect();
-    let truths = [true, false, true];
     for (device, gpu) in gpus() {
-        let d = device;
-        check_cast(d, &gpu, &floats, |x| x as i32)?;
-        check_cast(d, &gpu, &floats, |x| x as u32)?;
-        check_cast(d, &gpu, &floats, |x| x as u8)?;
-        check_cast(d, &gpu, &floats, |x| {
-            x != 0.0 && x.abs() >= f32::MIN_POSITIVE || x.is_nan()
-        })?;
-        check_cast(d, &gpu, &floats, f16::from_f32)?;
-        check_cast(d, &gpu, &halves, f16::to_f32)?;
-        check_cast(d, &gpu, &halves, |x| x.to_f32() as u8)?;
-        check_cast(d, &gpu, &ints, |x| x as u32)?;
-        check_cast(d, &gpu, &ints, |x| x as u8)?;
-        check_cast(d, &gpu, &ints, |x| x != 0)?;
-        check_cast(d, &gpu, &ints, |x| x as f32)?;
-        check_cast(d, &gpu, &ints, |x| f16::from_f32(x as f32))?;
-        check_cast(d, &gpu, &words, |x| x as i32)?;
-        check_cast(d, &gpu, &words, |x| x as u8)?;
-        check_cast(d, &gpu, &words, |x| x as f32)?;
-        check_cast(d, &gpu, &vec8s, f32::from)?;
-        check_cast(d, &gpu, &vec8s, i32::from)?;
-        check_cast(d, &gpu, &vec8s, |x| f16::from_f32(f32::from(x)))?;
-        check_cast(d, &gpu, &vec8s, |x| x != 0)?;
-        check_cast(d, &gpu, &truths, u8::from)?;
-        check_cast(d, &gpu, &truths, |x| f32::from(u8::from(x)))?;
-        check_cast(d, &gpu, &truths, i32::from)?;
-        check_cast(d, &gpu, &floats, |x| x as i8)?;
-        check_cast(d, &gpu, &ints, |x| x as i8)?;
-        check_cast(d, &gpu, &ints, |x| bf16::from_f32(x as f32))?;
-        check_cast(d, &gpu, &words, |x| x as i8)?;
-        check_cast(d, &gpu, &vec8s, |x| x as i8)?;
-        check_cast(d, &gpu, &truths, i8::from)?;
-        check_cast(d, &gpu, &truths, |x| bf16::from_f32(x.into()))?;
-        check_cast(d, &gpu, &small, f32::from)?;
-        check_cast(d, &gpu, &small, f16::from)?;
-        check_cast(d, &gpu, &small, bf16::from)?;
-        check_cast(d, &gpu, &small, i32::from)?;
-        check_cast(d, &gpu, &small, |x| x as u32)?;
-        check_cast(d, &gpu, &small, |x| x as u8)?;
-        check_cast(d, &gpu, &small, |x| x != 0)?;
-        check_cast(d, &gpu, &upper, |x| x.to_f32() as i32)?;
-        check_cast(d, &gpu, &upper, |x| x.to_f32() as u32)?;
-        check_cast(d, &gpu, &upper, |x| x.to_f32() as u8)?;
-        check_cast(d, &gpu, &upper, |x| x.to_f32() as i8)?;
-        check_cast(d, &gpu, &upper, |x| f16::from_f32(x.to_f32()))?;
-        check_cast(d, &gpu, &halves, |x| bf16::from_f32(x.to_f32()))?;
-        check_cast(d, &gpu, &upper, |x| x.to_f32() != 0.0)?;
+        for from in DType::ALL {
+            let numbers: Vec<f64> = match from {
+                DType::I32 => ints.clone().collect(),
+                DType::U32 => words.map(f64::from).to_vec(),
+                DType::U8 => (0..256).map(f64::from).collect(),
+                DType::I8 => (-128..128).map(f64::from).collect(),
+                DType::Bool => vec![1.0, 0.0, 1.0],
+                _ => {
+                    Array::new(&[floats.len()], |at| floats[at])
+                        .rounded(from)
+                        .values
+                }
+            };
+            let x = Array::new(&[numbers.len()], |at| numbers[at]).upload(&gpu, from);
+            for to in DType::ALL.into_iter().filter(|&to| to != from) {
+                check_cast(device, &x, to)?;
+            }
+        }
     }
     Ok(())
 }
@@ -254,13 +208,13 @@ fn floats_become_narrower_ones_as_on_the_host_and_back() -> Result<()> {
     }
     for (device, gpu) in gpus() {
         for some in floats.chunks(10_000) {
-            check_cast(device, &gpu, some, f16::from_f32)?;
+            check_cast(device, &gpu.tensor(some, &[some.len()])?, DType::F16)?;
         }
         for some in halves.chunks(10_000) {
-            check_cast(device, &gpu, some, f16::to_f32)?;
+            check_cast(device, &gpu.tensor(some, &[some.len()])?, DType::F32)?;
         }
         for some in upper.chunks(10_000) {
-            check_cast(device, &gpu, some, bf16::from_f32)?;
+            check_cast(device, &gpu.tensor(some, &[some.len()])?, DType::Bf16)?;
         }
     }
     Ok(())

@@ -1,58 +1,32 @@
 //! Tensors created on the device.
 
-use half::{bf16, f16};
-use lapidary::{DType, Error, Residency, Result};
+use half::f16;
+use lapidary::{DType, Error, Residency, Result, Tensor};
 
 use crate::devices::{each, refused};
 use crate::ops_elementwise::model::floats;
+use crate::ops_reduce::model::{Array, download};
 
 #[test]
 fn full_tensors_hold_one_value_of_every_type() -> Result<()> {
     for gpu in each() {
         for len in [0, 1, 3, 5, 64, 1000] {
-            assert_eq!(
-                gpu.full(&[len], 2.5, DType::F32)?.to_vec::<f32>()?,
-                vec![2.5; len]
-            );
-            let half = f16::from_f32(-0.1);
-            assert_eq!(
-                gpu.full(&[len], -0.1, DType::F16)?.to_vec::<f16>()?,
-                vec![half; len]
-            );
-            assert_eq!(
-                gpu.full(&[len], -0.1, DType::Bf16)?.to_vec::<bf16>()?,
-                vec![bf16::from_f32(-0.1); len]
-            );
-            assert_eq!(
-                gpu.full(&[len], -100, DType::I8)?.to_vec::<i8>()?,
-                vec![-100; len]
-            );
-            assert_eq!(
-                gpu.full(&[len], -7, DType::I32)?.to_vec::<i32>()?,
-                vec![-7; len]
-            );
-            assert_eq!(
-                gpu.full(&[len], u32::MAX, DType::U32)?.to_vec::<u32>()?,
-                vec![u32::MAX; len]
-            );
-            assert_eq!(
-                gpu.full(&[len], 200, DType::U8)?.to_vec::<u8>()?,
-                vec![200; len]
-            );
-            assert_eq!(
-                gpu.full(&[len], true, DType::Bool)?.to_vec::<bool>()?,
-                vec![true; len]
-            );
-            assert_eq!(
-                gpu.full(&[len], 0, DType::F32)?.to_vec::<f32>()?,
-                vec![0.0; len]
-            );
-            assert!(
-                gpu.full(&[len], -0.0, DType::F32)?
-                    .to_vec::<f32>()?
-                    .iter()
-                    .all(|x| x.is_sign_negative())
-            );
+            let check = |made: Tensor, value: f64| {
+                let expected = Array::new(&[len], |_| value).rounded(made.dtype());
+                assert_eq!(download(&made), expected, "{}", made.dtype());
+            };
+            for dtype in [DType::F32, DType::F16, DType::Bf16] {
+                check(gpu.full(&[len], 2.5, dtype)?, 2.5);
+                check(gpu.full(&[len], -0.1, dtype)?, -0.1);
+            }
+            check(gpu.full(&[len], -100, DType::I8)?, -100.0);
+            check(gpu.full(&[len], -7, DType::I32)?, -7.0);
+            check(gpu.full(&[len], u32::MAX, DType::U32)?, f64::from(u32::MAX));
+            check(gpu.full(&[len], 200, DType::U8)?, 200.0);
+            check(gpu.full(&[len], true, DType::Bool)?, 1.0);
+            check(gpu.full(&[len], 0, DType::F32)?, 0.0);
+            let minus_zeros = gpu.full(&[len], -0.0, DType::F32)?.to_vec::<f32>()?;
+            assert!(minus_zeros.iter().all(|x| x.is_sign_negative()));
         }
         assert_eq!(gpu.scalar(7_i32)?.item::<i32>()?, 7);
         for (value, dtype) in [(300, DType::U8), (-1, DType::U8), (128, DType::I8)] {
