@@ -381,7 +381,7 @@ fn sums_longer_than_an_invocation_may_loop_are_whole() -> Result<()> {
 #[test]
 fn reductions_of_long_rows_are_whole() -> Result<()> {
     let gpu = gpu();
-    for shape in [[4, 1_000_003], [300, 300_000], [3_000_000, 3]] {
+    for shape in [[4, 1_000_003], [64, 300_000], [3_000_000, 3]] {
         let ones = gpu.full(&shape, 1.0, DType::F32)?;
         for axis in [0, 1] {
             let sums = ones.sum(&[axis])?.to_vec::<f32>()?;

@@ -8,7 +8,14 @@ use lapidary::{
 use super::model::*;
 use crate::devices::{reference, refused};
 
-fn check(what: &str, gpu: &Gpu, reference: &Gpu, x: &Tensor, ignore: Option<i64>, bad: bool) {
+/// The losses of `x` with targets of both types, by these reductions.
+fn check(
+    what: &str,
+    [gpu, reference]: [&Gpu; 2],
+    x: &Tensor,
+    (ignore, bad): (Option<i64>, bool),
+    reductions: &[Reduction],
+) {
     let mut shape = x.shape().to_vec();
     let classes = shape.remove(shape.len().min(2) - 1);
     let mut random = fastrand::Rng::with_seed(3);
@@ -19,7 +26,7 @@ fn check(what: &str, gpu: &Gpu, reference: &Gpu, x: &Tensor, ignore: Option<i64>
             _ => random.usize(0..classes) as f64,
         };
         let targets = Array::new(&shape, number).upload(gpu, index);
-        for reduction in [Reduction::None, Reduction::Sum, Reduction::Mean] {
+        for &reduction in reductions {
             let what = format!("{what} {index} ignore {ignore:?} {reduction:?}");
             let operands = [x, &targets];
             let error = 4.0 * tolerance(x.dtype());
@@ -42,12 +49,20 @@ fn cross_entropy_whatever_view_holds_the_classes() -> Result<()> {
             for shape in shapes_for(dtype, SHAPES) {
                 let array = Array::new(shape, noise(dtype)).rounded(dtype);
                 let tensor = array.upload(&gpu, dtype);
+                let gpus = [&gpu, &reference];
+                // Each row has its loss, whatever the reduction.
                 for (view, _, x) in views(&array, &tensor) {
                     let what = format!("{name} {dtype} {shape:?} {view}");
-                    check(&what, &gpu, &reference, &x, Some(1), false);
+                    check(&what, gpus, &x, (Some(1), false), &[Reduction::None]);
                 }
-                for (ignore, bad) in [(None, false), (Some(-100), false), (Some(2), true)] {
-                    check(name, &gpu, &reference, &tensor, ignore, bad);
+                for of in [
+                    (Some(1), false),
+                    (None, false),
+                    (Some(-100), false),
+                    (Some(2), true),
+                ] {
+                    let all = [Reduction::None, Reduction::Sum, Reduction::Mean];
+                    check(name, gpus, &tensor, of, &all);
                 }
             }
         }

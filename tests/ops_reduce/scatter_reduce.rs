@@ -49,7 +49,12 @@ fn what_names_one_element_is_folded_whatever_the_type_and_the_view() {
                 array.values[20] = f64::NEG_INFINITY;
             }
             let array = array.rounded(dtype);
-            for (view, _, x) in views(&array, &array.upload(&gpu, dtype)) {
+            let mut views = views(&array, &array.upload(&gpu, dtype));
+            // Types of one width are loaded and stored alike.
+            if !matches!(dtype, DType::F32 | DType::F16 | DType::U8) {
+                views.truncate(1);
+            }
+            for (view, _, x) in views {
                 let axis = x.rank() - 1;
                 let mut shape = x.shape().to_vec();
                 shape[axis] = 6;
