@@ -2,6 +2,7 @@
 
 use std::env::consts::EXE_SUFFIX;
 
+use crate::packages;
 use crate::process::{Cmd, PASSED, Result, Shell, cmd, ensure, has, root, target_dir};
 
 /// The published crates of this workspace and their folders, each after its dependencies.
@@ -48,11 +49,11 @@ pub(crate) fn clippy(sh: &Shell) -> Result<String> {
     strictly(cmd!(sh, "cargo clippy {options...}"))
 }
 
-/// The programs that need windows, tokenizers or a browser, which no other step compiles. The step
-/// `mpi` has the crate that needs an MPI.
+/// The programs that need windows, tokenizers, a browser or an MPI. All of them at once, here and
+/// in [`doc`]: for a few, cargo would choose other features and compile everything again.
 pub(crate) fn clippy_examples(sh: &Shell) -> Result<String> {
-    let options = ["--workspace", "--all-targets", "--exclude", "lapidary-mpi"];
-    strictly(cmd!(sh, "cargo clippy {options...}").args(EXAMPLES))
+    packages::install(sh, MPI)?;
+    strictly(cmd!(sh, "cargo clippy --workspace --all-targets").args(EXAMPLES))
 }
 
 /// Combinations of features that `clippy` and `targets` do not cover.
@@ -79,7 +80,7 @@ pub(crate) fn features(sh: &Shell) -> Result<String> {
 pub(crate) fn packages(sh: &Shell) -> Result<String> {
     let names = PUBLISHED.iter().flat_map(|(name, _)| ["--package", name]);
     cmd!(sh, "cargo package --allow-dirty {names...}").run()?;
-    crate::packages::install(sh, MPI)?;
+    packages::install(sh, MPI)?;
     let names = ["--package", "lapidary-egui", "--package", "lapidary-mpi"];
     // The registry does not have the others yet.
     let patches = PUBLISHED.iter().flat_map(|(name, folder)| {
@@ -98,7 +99,8 @@ pub(crate) fn packages(sh: &Shell) -> Result<String> {
 pub(crate) fn doc(sh: &Shell) -> Result<String> {
     let _denied = sh.push_env("RUSTDOCFLAGS", "-D warnings");
     cmd!(sh, "cargo doc --workspace --no-deps --all-features").run()?;
-    cmd!(sh, "cargo doc --package lapidary-egui --no-deps")
+    packages::install(sh, MPI)?;
+    cmd!(sh, "cargo doc --workspace --lib --no-deps")
         .args(EXAMPLES)
         .run()?;
     Ok(PASSED)
@@ -119,9 +121,9 @@ pub(crate) fn targets(sh: &Shell) -> Result<String> {
         (WEB, library.clone()),
         (WINDOWS, format!("{library} {program}")),
     ];
-    // Each crate alone, as users build it: together the crates enable each other's features. Any
-    // one target would do for this.
-    checks.extend(PUBLISHED.map(|(name, _)| (APPLE, format!("--package {name}"))));
+    // Alone and without features, as most users build them. Any one target would do for this. At
+    // night `packages` builds every crate so.
+    checks.extend(["lapidary-core", "lapidary"].map(|name| (APPLE, format!("--package {name}"))));
     let mut failed = Vec::new();
     for (target, options) in checks {
         let options = options.split(' ');

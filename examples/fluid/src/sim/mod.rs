@@ -81,7 +81,7 @@ impl Frame {
         self.step
     }
 
-    /// Its colours, for [`Painter::paint`]: `[height, width, 4]` of f32.
+    /// Its colours, for [`Painter::paint`](crate::Painter::paint): `[height, width, 4]` of f32.
     pub fn dye(&self) -> &Tensor {
         &self.state.dye
     }
