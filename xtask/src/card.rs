@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::driver::ensure_gpu;
 use crate::process::nothing_else;
 use crate::process::{Context, Result, Shell, cmd, each_line, ensure, root, target_dir, watch};
-use crate::suite::{PROGRAM, is_result, is_telling, plain, tests};
+use crate::suite::{PROGRAM, is_result, plain, tests};
 
 pub(crate) const ABOUT: &str = "\
 Run the whole suite and the benches `card` and `transfers` on this machine's GPU, and write the
@@ -39,7 +39,7 @@ pub(crate) fn card(sh: &Shell, mut args: Arguments) -> Result<()> {
         true => "--no-fail-fast --test device -- --skip custom_kernels::",
         false => "--no-fail-fast",
     };
-    let mut results = watch(tests(sh, selected)?, is_telling)?.1;
+    let mut results = watch(tests(sh, selected)?)?.1;
     results.iter_mut().for_each(|line| *line = plain(line));
     results.retain(|line| is_result(line));
     ensure!(!results.is_empty(), "no test ran; see above");

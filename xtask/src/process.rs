@@ -104,15 +104,12 @@ fn lines_to(mut command: Command, errors_too: bool, mut take: impl FnMut(&str)) 
     Ok(child.wait()?.success())
 }
 
-/// Runs a program, prints the lines that `is_shown` selects, and keeps all lines. Returns whether
-/// it succeeded, too.
-pub(crate) fn watch(command: Cmd<'_>, is_shown: fn(&str) -> bool) -> Result<(bool, Vec<String>)> {
+/// Runs a program, prints its lines, and keeps them. Returns whether it succeeded, too.
+pub(crate) fn watch(command: Cmd<'_>) -> Result<(bool, Vec<String>)> {
     eprintln!("$ {command}");
     let mut lines = Vec::new();
     let succeeded = lines_to(command.into(), true, |line| {
-        if is_shown(line) {
-            println!("{line}");
-        }
+        println!("{line}");
         lines.push(line.to_owned());
     })?;
     Ok((succeeded, lines))
@@ -121,7 +118,7 @@ pub(crate) fn watch(command: Cmd<'_>, is_shown: fn(&str) -> bool) -> Result<(boo
 /// Runs a program to its end, and returns its lines.
 pub(crate) fn lines_of(command: Cmd<'_>) -> Result<Vec<String>> {
     let name = command.to_string();
-    let (succeeded, lines) = watch(command, |_| true)?;
+    let (succeeded, lines) = watch(command)?;
     ensure!(succeeded, "`{name}` failed");
     Ok(lines)
 }

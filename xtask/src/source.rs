@@ -110,7 +110,7 @@ const WINDOWS: &str = "x86_64-pc-windows-msvc";
 const APPLE: &str = "aarch64-apple-darwin";
 pub(crate) const WEB: &str = "wasm32-unknown-unknown";
 
-/// Checks the library for other systems; a failure does not stop the others.
+/// Checks the library for other systems.
 pub(crate) fn targets(sh: &Shell) -> Result<String> {
     let features = "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,\
         lapidary/safetensors,lapidary/ndarray";
@@ -124,23 +124,18 @@ pub(crate) fn targets(sh: &Shell) -> Result<String> {
     // Alone and without features, as most users build them. Any one target would do for this. At
     // night `packages` builds every crate so.
     checks.extend(["lapidary-core", "lapidary"].map(|name| (APPLE, format!("--package {name}"))));
-    let mut failed = Vec::new();
     for (target, options) in checks {
+        provide_target(sh, target)?;
         let options = options.split(' ');
-        let checked = provide_target(sh, target).and_then(|()| match target {
+        match target {
             // Clippy complains of each `Arc`, because wgpu's types are not `Send` there.
-            WEB => Ok(cmd!(sh, "cargo check --target {target} {options...}").run()?),
-            _ => strictly(cmd!(sh, "cargo clippy --target {target} {options...}")).map(drop),
-        });
-        if let Err(error) = checked {
-            failed.push(format!("{target}: {error:#}"));
+            WEB => cmd!(sh, "cargo check --target {target} {options...}").run()?,
+            _ => drop(strictly(cmd!(
+                sh,
+                "cargo clippy --target {target} {options...}"
+            ))?),
         }
     }
-    ensure!(
-        failed.is_empty(),
-        "it does not compile: {}",
-        failed.join("; ")
-    );
     Ok([WINDOWS, APPLE, WEB].join(", "))
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
         .env("WGPU_BACKEND", "dx12")
         // Threads that open devices at the same time sometimes deadlock in Wine.
         .env("RUST_TEST_THREADS", "1");
-    let lines = watch(tests, |_| true)?.1;
+    let lines = watch(tests)?.1;
     let (mut passed, mut fallen, mut failed) = (0, 0, Vec::new());
     for line in &lines {
         if line.trim_start().starts_with("Running ") {
