@@ -87,7 +87,7 @@ fn converse(gpu: &Gpu, talk: &mut Talk) -> Result<()> {
 
 fn set_budget(gpu: &Gpu, size: &str) -> Result<()> {
     let reserved = gpu.memory().set_budget(Budget::device(bytes(size)?))?;
-    println!("({} MiB are reserved now)", reserved >> 20);
+    println!("({:.1} MiB are reserved now)", mib(reserved));
     Ok(())
 }
 
@@ -107,7 +107,6 @@ fn line(gpu: &Gpu, talk: &Talk, report: &Report, before: u64) -> String {
     let stats = gpu.memory().stats();
     let after_first = report.whole.saturating_sub(report.first).as_secs_f64();
     let rate = report.said.saturating_sub(1) as f64 / after_first.max(1e-9);
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     format!(
         "[{} tokens, {rate:.1} a second; {} read in {:.2} s; {:.1} MiB reserved, {:.1} of them \
          cache, {:.1} read or restored]",
@@ -118,4 +117,8 @@ fn line(gpu: &Gpu, talk: &Talk, report: &Report, before: u64) -> String {
         mib(talk.cache_bytes()),
         mib(stats.restored_bytes - before),
     )
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }

@@ -216,8 +216,8 @@ impl Part {
             [one] => (*one).to_owned(),
             _ => format!("{} and {} more", names[0], names.len() - 1),
         };
-        let tensor = |number: usize| {
-            let first = &parts[0].tensors[number];
+        let mut tensors = Vec::new();
+        for (number, first) in parts[0].tensors.iter().enumerate() {
             let shape = [n, first.row.unwrap_or(1)];
             let shape = &shape[..1 + usize::from(first.row.is_some())];
             let tensor = Tensor::output(gpu.engine(), shape, first.dtype)?.named(&name);
@@ -229,9 +229,9 @@ impl Part {
             if parts[0].k > 0 {
                 back_new(&tensor, joined(sources));
             }
-            Ok(tensor)
-        };
-        (0..parts[0].tensors.len()).map(tensor).collect()
+            tensors.push(tensor);
+        }
+        Ok(tensors)
     }
 }
 
