@@ -117,4 +117,12 @@ impl Growth {
         slab_bytes: 0,
         least_bytes: 0,
     };
+
+    /// The same request, with the smallest slab that serves it.
+    pub fn least(self) -> Growth {
+        Growth {
+            slab_bytes: self.least_bytes,
+            ..self
+        }
+    }
 }

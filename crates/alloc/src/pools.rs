@@ -273,12 +273,7 @@ impl Pools {
         self.mark_above(size_bytes, self.config.slack_permille)
     }
 
-    /// The mark that holds once moves have used up their share.
-    pub(super) fn spent_mark_with(&self, size_bytes: u64) -> u64 {
-        self.mark_above(size_bytes, self.config.spent_slack_permille)
-    }
-
-    fn mark_above(&self, size_bytes: u64, slack_permille: u64) -> u64 {
+    pub(super) fn mark_above(&self, size_bytes: u64, slack_permille: u64) -> u64 {
         let live_bytes = self
             .carver
             .counters

@@ -29,6 +29,7 @@ use crate::driver::{Caps, Device, Driver, NOT_SHARED};
 use crate::engine::queue::fusion::Fuse;
 use crate::engine::{Engine, Handle, Launch, Setup, block_on};
 use crate::error::{Error, Result};
+use crate::jobs::JobList;
 use crate::memory::Scope;
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -337,7 +338,9 @@ impl Gpu {
     /// # Errors
     /// [`Error::DeviceLost`].
     pub fn poll(&self) -> Result<()> {
-        self.poll_jobs();
+        for (engine, board) in self._handles.boards() {
+            JobList::over(self.of_share(engine), board).look_again();
+        }
         self.engine.here().poll()
     }
 

@@ -77,11 +77,15 @@ impl Waits {
     /// The waits since others were counted.
     #[must_use]
     pub fn since(&self, before: &Waits) -> Waits {
+        self.with(before, Waited::since)
+    }
+
+    fn with(&self, other: &Waits, each: impl Fn(Waited, Waited) -> Waited) -> Waits {
         Waits {
-            device: self.device.since(before.device),
-            host: self.host.since(before.host),
-            store: self.store.since(before.store),
-            disk: self.disk.since(before.disk),
+            device: each(self.device, other.device),
+            host: each(self.host, other.host),
+            store: each(self.store, other.store),
+            disk: each(self.disk, other.disk),
         }
     }
 
@@ -104,10 +108,7 @@ impl Waits {
 
     /// Adds waits.
     pub(crate) fn add(&mut self, other: &Waits) {
-        self.device = self.device.plus(other.device);
-        self.host = self.host.plus(other.host);
-        self.store = self.store.plus(other.store);
-        self.disk = self.disk.plus(other.disk);
+        *self = self.with(other, Waited::plus);
     }
 
     fn of(&mut self, what: WaitsFor) -> &mut Waited {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, thread};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 /// A thread, which starts at the first task and ends with this.
 pub(crate) struct Worker {
@@ -87,25 +87,19 @@ impl<T> Task<T> {
 
     /// Waits for the result. `None` if the task panicked.
     pub(crate) fn wait(self) -> Option<T> {
-        let mut step = self.0.step.lock();
-        while matches!(*step, Step::Waiting(_) | Step::Running) {
-            self.0.ended.wait(&mut step);
-        }
-        Self::take(step)
+        self.wait_until(None)
     }
 
     /// As [`wait`](Self::wait), but gives the task up at a time. Then there is no result, either.
-    pub(crate) fn wait_until(self, until: Instant) -> Option<T> {
+    pub(crate) fn wait_until(self, until: Option<Instant>) -> Option<T> {
         let mut step = self.0.step.lock();
         while matches!(*step, Step::Waiting(_) | Step::Running) {
-            if self.0.ended.wait_until(&mut step, until).timed_out() {
-                break;
+            match until {
+                None => self.0.ended.wait(&mut step),
+                Some(until) if self.0.ended.wait_until(&mut step, until).timed_out() => break,
+                Some(_) => {}
             }
         }
-        Self::take(step)
-    }
-
-    fn take(mut step: MutexGuard<'_, Step<T>>) -> Option<T> {
         let last = std::mem::replace(&mut *step, Step::Over);
         // Work that did not begin is dropped without the lock.
         drop(step);
@@ -149,11 +143,7 @@ impl<T> fmt::Debug for Task<T> {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Worker").field(&self.name).finish()
-    }
-}
+debug_by_name!(Worker { name });
 
 impl Drop for Worker {
     fn drop(&mut self) {

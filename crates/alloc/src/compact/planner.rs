@@ -208,7 +208,9 @@ impl Pools {
     /// higher mark.
     fn allowed_bytes(&self, growth: &Growth, size_bytes: u64, cap_bytes: u64) -> u64 {
         let kept_bytes = self.reserved_bytes() - self.empty_bytes();
-        let limit_bytes = self.spent_mark_with(size_bytes).min(cap_bytes);
+        // The mark that holds once moves have used up their share.
+        let permille = self.config.spent_slack_permille;
+        let limit_bytes = (self.mark_above(size_bytes, permille)).min(cap_bytes);
         let may_grow = kept_bytes.saturating_add(growth.slab_bytes) <= limit_bytes;
         let shares = if may_grow { 1 } else { 2 };
         let counters = &self.carver.counters;

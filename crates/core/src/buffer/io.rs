@@ -182,7 +182,7 @@ impl Buffer {
         if engine.show_in_place(&storage, piece, &mut land)? {
             return landing.elements();
         }
-        block_on(operation, self.start_read(landing.into_spare())?.elements())
+        block_on(operation, self.start_read(landing.elements)?.elements())
     }
 
     /// Starts a read into `spare`, replacing its contents.

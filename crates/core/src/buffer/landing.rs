@@ -39,7 +39,7 @@ impl<T: Element> Arrival<T> {
 
 /// The elements of a range that have arrived so far.
 pub(super) struct Landing<T> {
-    elements: Vec<T>,
+    pub(super) elements: Vec<T>,
     arrived_bytes: usize,
     /// The host has no room for the elements.
     is_refused: bool,
@@ -62,12 +62,6 @@ impl<T: Element> Landing<T> {
             arrived_bytes: 0,
             is_refused: false,
         }
-    }
-
-    /// Returns the vector for another read, because no byte of this one arrived.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub(super) fn into_spare(self) -> Vec<T> {
-        self.elements
     }
 
     /// Takes all elements, after all bytes have arrived.

@@ -101,9 +101,7 @@ impl Device {
         label: &str,
     ) -> DriverResult<BufferId> {
         let epoch = self.ledger.epoch();
-        let created = self
-            .driver
-            .create_buffer(BufferKind::HostSlab, size_bytes, label);
+        let created = (self.driver).create_buffer(BufferKind::HostSlab, size_bytes, label);
         let buffer = created.await?;
         if self.ledger.epoch() != epoch {
             // It may belong to the device before.

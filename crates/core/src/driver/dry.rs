@@ -167,9 +167,7 @@ impl Driver for DryDriver {
         if last_use <= state.completed {
             signal.set(true);
         } else {
-            let after = state
-                .pending
-                .partition_point(|one| one.serial() <= last_use);
+            let after = (state.pending).partition_point(|one| one.serial() <= last_use);
             state.pending.insert(after, signal.clone());
         }
         Ok(signal)

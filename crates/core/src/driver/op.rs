@@ -1,6 +1,5 @@
 //! What the engine asks of a device, as ids and plain values.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::signal::Signal;
@@ -136,15 +135,11 @@ pub(crate) struct PipelineDesc {
     pub(crate) reference: Option<ReferenceKernel>,
 }
 
-impl fmt::Debug for PipelineDesc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PipelineDesc")
-            .field("label", &self.label)
-            .field("bindings", &self.bindings)
-            .field("params_bytes", &self.params_bytes)
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!(PipelineDesc {
+    label,
+    bindings,
+    params_bytes
+});
 
 /// A submission in progress.
 #[derive(Clone, Debug)]

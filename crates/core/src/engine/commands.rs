@@ -142,7 +142,7 @@ impl Engine {
     /// Starts a pass if enough commands were appended. `is_recording`: this thread runs a
     /// rematerializer, which starts none.
     fn after_append(self: &Arc<Self>, mut state: MutexGuard<'_, State>, is_recording: bool) {
-        state.notice_pending();
+        state.counters.peak_pending_bytes = state.pending_bytes().peak;
         if is_recording {
             return;
         }

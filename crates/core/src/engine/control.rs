@@ -3,17 +3,14 @@
 use std::mem::swap;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::execute::answers;
 use super::handle::{Engine, Setup};
 use super::kernel::Launch;
-use super::limits::Limits;
 #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
-use super::limits::outside::AtShortage;
-use super::limits::outside::{Callback, Polled, PressureGuard};
-#[cfg(feature = "metrics")]
-use super::limits::watermarks::Calls;
-use super::limits::watermarks::{Watched, WatermarkCallback, WatermarkGuard};
+use super::outside::AtShortage;
+use super::outside::{Callback, Polled, PressureGuard};
 use super::pass::Pass;
 use super::pins::{self, Pinned};
 use super::queue::cmd::Cmd;
@@ -24,11 +21,12 @@ use super::shares::limits::hold_drain;
 use super::shares::{self, lending, promises};
 use super::state::rematerializers::Rematerializer;
 use super::tiers::arrivals;
+use super::watermarks::{Watched, WatermarkCallback, WatermarkGuard};
 use super::{block_on, diagnose, heap, recovery};
 use crate::driver::{BufferId, DriverResult, Ledger, Submission};
 use crate::error::{Error, Result};
 #[cfg(feature = "metrics")]
-use crate::memory::share_series::{self, ShareSum};
+use crate::memory::share_series;
 use crate::memory::{Budget, Copies, Heap, MadeFor, Recovered, Source, Storage, Whole};
 use crate::shortage::Holder;
 use crate::transfer::{OpenStore, SpillOptions, refusal};
@@ -106,7 +104,7 @@ impl Engine {
 
     /// The budget that the app has set.
     pub(crate) fn budget(&self) -> Budget {
-        self.limits().budget
+        *self.lock_budget()
     }
 
     /// From now on, errors name launches by this function.
@@ -118,15 +116,19 @@ impl Engine {
     pub(crate) fn begin_budget(&self, budget: Budget) -> Result<()> {
         budget.check()?;
         limits_in_force::follow_os(self);
-        self.put_in_force(&mut self.lock_limits(), budget);
+        self.put_in_force(&mut self.lock_budget(), budget);
         self.limit_tiers(&budget);
         self.check_lost()
     }
 
-    fn put_in_force(&self, limits: &mut Limits, budget: Budget) {
-        limits.budget = budget;
-        limits.soft_bytes = budget.soft_device_bytes.unwrap_or(u64::MAX);
-        limits_in_force::apply(self, limits);
+    /// The limit of the device that passes exceed only after all steps without traffic.
+    pub(super) fn soft_limit_bytes(&self) -> u64 {
+        self.budget().soft_device_bytes.unwrap_or(u64::MAX)
+    }
+
+    fn put_in_force(&self, in_force: &mut Budget, budget: Budget) {
+        *in_force = budget;
+        limits_in_force::apply(self, in_force);
     }
 
     fn limit_tiers(&self, budget: &Budget) {
@@ -162,14 +164,14 @@ impl Engine {
             let mut state = self.lock();
             state.free_dead();
             if let Some(heap) = &mut state.memory.heap {
-                heap.forget_refusal();
+                heap.refused_at_bytes = None;
             }
             let has_shares = !state.memory.shares.is_empty();
             if has_shares {
                 promises::check_budget_now(self, &state.memory, &budget, whole)?;
             }
-            let mut limits = self.lock_limits();
-            self.put_in_force(&mut limits, budget);
+            let mut in_force = self.lock_budget();
+            self.put_in_force(&mut in_force, budget);
             if has_shares {
                 let whole = lending::whole(self, whole.device_bytes);
                 state.memory.shares.follow(whole);
@@ -276,21 +278,16 @@ impl Engine {
         let (id, guard) = self.watermarks.listen(of, callback, self.dead_list());
         let limit_bytes = lending::limit_bytes(self);
         let mut state = self.lock();
-        state.memory.watermarks.set_limit(limit_bytes);
+        state.memory.watermarks.limit_bytes = limit_bytes;
         state.memory.watermarks.add(id, share, percent);
         guard
     }
 
-    /// The sums of shares that metrics tell.
+    /// Tells the app's recorder of metrics all statistics.
     #[cfg(feature = "metrics")]
-    pub(crate) fn share_sums(&self) -> Vec<ShareSum> {
-        share_series::sums(&mut self.lock().memory.shares)
-    }
-
-    /// How often watermarks were reached, by the label of their shares and by percentage.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn watermark_calls(&self) -> Calls {
-        self.watermarks.calls()
+    pub(crate) fn record_metrics(&self) {
+        let shares = share_series::sums(&mut self.lock().memory.shares);
+        self.report().record(&shares, self.watermarks.calls());
     }
 
     /// Notices finished work, updates the limit by what the operating system leaves, and releases
@@ -307,7 +304,10 @@ impl Engine {
             limits_in_force::follow_os(self);
         }
         if let Some(pass) = Pass::try_begin(self) {
-            if asks && self.outside.must_shrink() && cfg!(not(target_arch = "wasm32")) {
+            if asks
+                && self.outside.must_shrink.load(Ordering::Acquire)
+                && cfg!(not(target_arch = "wasm32"))
+            {
                 // The polling app may have no other work whose pass would shrink. It does not wait
                 // for commands.
                 let _hold = hold_drain(&pass);
@@ -321,7 +321,7 @@ impl Engine {
 
     /// Sets the number of polls after which unused memory is released; 0 for never.
     pub(crate) fn set_idle_polls(&self, polls: u32) {
-        self.outside.set_idle_polls(polls);
+        (self.outside.idle_polls).store(polls, Ordering::Relaxed);
     }
 
     /// Evicts one storage to any tier with room. If that fails, the storage stays on the device.

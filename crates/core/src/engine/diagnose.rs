@@ -70,7 +70,7 @@ enum About {
 
 /// A look whose answer has not come yet.
 #[derive(Debug)]
-struct Asked {
+pub(super) struct Asked {
     about: About,
     /// The first of its answers.
     first: u32,
@@ -85,16 +85,17 @@ pub(super) struct Diagnose {
     pub(super) wants: Diagnostics,
     /// The device resources of the diagnostics, once they exist.
     pub(super) gear: Option<Gear>,
-    asked: Vec<Asked>,
+    pub(super) asked: Vec<Asked>,
     /// The number of looks in accepted submissions.
-    submitted: usize,
+    pub(super) submitted: usize,
     /// The number of answers in use.
     pub(super) used: u32,
     /// The commands since the last complete check, the latest at the end.
-    suspects: Vec<String>,
+    pub(super) suspects: Vec<String>,
     /// Whether no look was missed since the last check of everything began.
-    is_all_seen: bool,
-    missed: Option<String>,
+    pub(super) is_all_seen: bool,
+    /// The reason of the first missed look that the app has not learned of.
+    pub(super) missed: Option<String>,
     watch: Watch,
 }
 
@@ -107,11 +108,6 @@ impl Diagnose {
                 ..Diagnose::default()
             })
         })
-    }
-
-    /// The reason of the first missed look that the app has not learned of.
-    pub(super) fn take_missed(&mut self) -> Option<String> {
-        self.missed.take()
     }
 
     /// Notes that a result has padding: see [`Watch::pads`].
@@ -288,8 +284,8 @@ impl Diagnose {
         };
         let params = bytemuck::bytes_of(&params);
         (state.batch).dispatch(pipeline, bind_group, params, [groups, 1, 1]);
-        if let Some(entry) = state.timing.of_check("probe") {
-            state.batch.timed.push(entry);
+        if let Some(times) = &mut state.timing.times {
+            state.batch.timed.push(times.of_check("probe"));
         }
     }
 }

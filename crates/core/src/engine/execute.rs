@@ -11,11 +11,11 @@ mod encode_pages;
 mod make_gear;
 mod pick;
 mod pick_rows;
-mod refused;
 mod step;
 mod windows;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::kernel::Program;
 use super::pass::Pass;
@@ -115,7 +115,7 @@ impl Pass {
         if self.diagnostics().is_some() {
             Box::pin(make_gear::prepare_diagnose(self)).await?;
         }
-        if self.outside.must_shrink() {
+        if self.outside.must_shrink.load(Ordering::Acquire) {
             self.for_memory(None, shrink::shrink(self)).await?;
         }
         if has_shares {
@@ -127,7 +127,7 @@ impl Pass {
         loop {
             let (begun, freed) = {
                 let state = self.lock();
-                (state.counters.commands_of_app, state.memory.slabs.freed())
+                (state.counters.commands_of_app, state.memory.slabs.freed)
             };
             if self.execute_once().await? {
                 break;
@@ -135,7 +135,7 @@ impl Pass {
             // Commands behind one that found no room may have freed memory.
             let state = self.lock();
             let has_run = state.counters.commands_of_app > begun;
-            let has_freed = state.memory.slabs.freed() > freed;
+            let has_freed = state.memory.slabs.freed > freed;
             // If no fewer commands are left behind than before, they wait for the next pass.
             // Rematerialized commands run again each time and are no progress.
             let left = state.left_behind.len();
@@ -239,12 +239,12 @@ impl Pass {
                 Ok(())
             }
             Need::Room(storage) => {
-                let before = refused::refused_again(&mut self.lock(), &storage);
+                let before = self.lock().refused_again(&storage);
                 match before {
                     Some(error) => Err(error),
                     None => {
                         let made = reclaim::make_room(self, &storage).await?;
-                        made.inspect_err(|error| refused::note(&mut self.lock(), &storage, error))
+                        made.inspect_err(|error| self.lock().note_refused(&storage, error))
                     }
                 }
             }
@@ -309,12 +309,8 @@ async fn provide_readback(
                 tries += 1;
             }
             Err(error) => {
-                return Ok(Err(refuse::refused(
-                    pass,
-                    "a read-back buffer",
-                    error,
-                    storage,
-                )));
+                let what = "a read-back buffer";
+                return Ok(Err(refuse::refused(pass, what, error, storage)));
             }
         }
     }

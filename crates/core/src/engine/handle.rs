@@ -13,13 +13,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::diagnose::{Diagnose, Diagnostics, Findings};
 use super::inside::{Inside, Recording};
-use super::limits::Limits;
-use super::limits::outside::Outside;
-use super::limits::watermarks::WatermarkListeners;
+use super::outside::Outside;
 use super::pass::execution_lock::{ExecutionLock, Waiters};
 use super::state::State;
 use super::state::cleaning::Cleaning;
 use super::state::cost::Stopwatch;
+use super::watermarks::WatermarkListeners;
 use crate::driver::{Account, BoxFuture, Caps, Device, Driver};
 use crate::error::{Error, Result};
 use crate::memory::{Budget, DeadList, HostAccount, Memory, ShareHandle, ShareId, Storage};
@@ -48,7 +47,8 @@ pub struct EngineCore {
     pub(super) stores: Vec<OpenStore>,
     /// The spill file for storages that find no room on the host.
     pub(super) spill: SpillStore,
-    limits: Mutex<Limits>,
+    /// What the app has set.
+    budget: Mutex<Budget>,
     pub(super) outside: Outside,
     pub(super) watermarks: WatermarkListeners,
     is_dry: bool,
@@ -60,7 +60,7 @@ pub struct EngineCore {
     scratch: Mutex<Vec<u8>>,
     state: Mutex<State>,
     #[cfg(feature = "tracing")]
-    is_loss_logged: AtomicBool,
+    pub(super) is_loss_logged: AtomicBool,
 }
 
 debug_by_name!(Engine, EngineCore);
@@ -127,10 +127,7 @@ impl Engine {
             host: HostAccount::new(),
             stores: setup.stores,
             spill,
-            limits: Mutex::new(Limits {
-                budget: Budget::default(),
-                soft_bytes: u64::MAX,
-            }),
+            budget: Mutex::default(),
             outside: Outside::new(),
             watermarks: WatermarkListeners::default(),
             is_dry: setup.is_dry,
@@ -283,15 +280,10 @@ impl Engine {
         self.state.lock()
     }
 
-    /// Locks the limits. Taken after the state's lock, and before any lock of the ledger or of the
+    /// Locks the budget. Taken after the state's lock, and before any lock of the ledger or of the
     /// operating system's limits.
-    pub(super) fn lock_limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock()
-    }
-
-    /// The limits of the app beside the ledger's limit.
-    pub(super) fn limits(&self) -> Limits {
-        *self.lock_limits()
+    pub(super) fn lock_budget(&self) -> MutexGuard<'_, Budget> {
+        self.budget.lock()
     }
 
     pub(super) fn lock_scratch(&self) -> MutexGuard<'_, Vec<u8>> {
@@ -323,25 +315,12 @@ impl Engine {
             None => Ok(()),
             Some(reason) => {
                 #[cfg(feature = "tracing")]
-                self.log_loss(&reason);
+                if !self.is_loss_logged.swap(true, Ordering::Relaxed) {
+                    tell!(ERROR, "the device is lost", { reason = &*reason });
+                }
                 Err(Error::DeviceLost { reason })
             }
         }
-    }
-
-    /// Logs each loss once.
-    #[cfg(feature = "tracing")]
-    #[cold]
-    fn log_loss(&self, reason: &str) {
-        if !self.is_loss_logged.swap(true, Ordering::Relaxed) {
-            tell!(ERROR, "the device is lost", { reason = reason });
-        }
-    }
-
-    /// Notes that the device was reopened, so that a new loss is logged again.
-    pub(super) fn note_reopened(&self) {
-        #[cfg(feature = "tracing")]
-        self.is_loss_logged.store(false, Ordering::Relaxed);
     }
 
     /// The reason why a storage has no value, or no value yet, after an execution pass.
@@ -374,11 +353,6 @@ impl Engine {
         Inside::is_of(self.address())
     }
 
-    /// Marks this thread as running a rematerializer until the guard is dropped.
-    pub(super) fn recording(&self) -> Recording {
-        Recording::begin(self.address())
-    }
-
     /// Whether this thread runs a rematerializer of this engine.
     pub(super) fn is_recording(&self) -> bool {
         Recording::is_of(self.address())
@@ -401,8 +375,7 @@ impl Engine {
     /// Drops stale copies. The file system may take a while for this.
     pub(super) fn drop_stale_copies(&self) {
         let gone = self.lock().memory.slots.take_gone();
-        gone.into_iter()
-            .for_each(|copies| self.drop_app_value(copies));
+        gone.into_iter().for_each(|one| self.drop_app_value(one));
     }
 
     /// Frees all storages without holders, including those that dropped rematerializers held.
@@ -412,8 +385,7 @@ impl Engine {
                 let mut state = self.lock();
                 state.free_dead();
                 let rematerializers = std::mem::take(&mut state.rematerializers.dropped);
-                let mut cleanings = state.cleanings.take_dead();
-                cleanings.extend(state.demotions.take_dead());
+                let cleanings = state.cleanings.take_dead();
                 let cleaned_bytes: u64 = cleanings.iter().map(Cleaning::moved_bytes).sum();
                 state.counters.evicted_bytes += cleaned_bytes;
                 (rematerializers, state.memory.slots.take_gone(), cleanings)
@@ -421,12 +393,8 @@ impl Engine {
             if rematerializers.is_empty() && copies.is_empty() {
                 break;
             }
-            rematerializers
-                .into_iter()
-                .for_each(|rematerializer| self.drop_app_value(rematerializer));
-            copies
-                .into_iter()
-                .for_each(|copies| self.drop_app_value(copies));
+            (rematerializers.into_iter()).for_each(|one| self.drop_app_value(one));
+            copies.into_iter().for_each(|one| self.drop_app_value(one));
         }
     }
 

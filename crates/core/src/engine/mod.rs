@@ -29,7 +29,7 @@
 //! | `read`, `tiers` | the way to the host; the host's memory, the stores and the disk |
 //! | `pass`, `handle` | the right to execute, from a lock; submissions; the engine itself |
 //! | `state`, `diagnose` | the parts that the engine's lock guards; the search for bugs |
-//! | `queue`, `limits` | commands, order, fusion; limits, pressure, watermarks |
+//! | `queue`, `outside`, `watermarks` | commands, order, fusion; pressure; callbacks |
 //! | `numbers` | the table of the statistics, and the counters |
 //! | `kernel` | texts, the WGSL around them, reference kernels |
 //!
@@ -61,9 +61,9 @@ mod handle;
 mod heap;
 mod inside;
 pub(crate) mod kernel;
-mod limits;
 mod mapped;
 mod numbers;
+mod outside;
 mod pass;
 mod pins;
 pub(crate) mod queue;
@@ -76,6 +76,7 @@ pub(crate) mod shares;
 mod state;
 mod tiers;
 mod upload;
+mod watermarks;
 
 pub use block::block_on;
 pub(crate) use commands::UploadPart;
@@ -83,16 +84,15 @@ pub use diagnose::{Diagnostics, Finding, Findings, Leak, Look};
 pub use door::Handle;
 pub(crate) use dry::{DryCounts, DryRunGuard};
 pub use handle::Engine;
-pub(crate) use handle::Setup;
-pub(crate) use handle::WeakEngine;
+pub(crate) use handle::{Setup, WeakEngine};
 pub(crate) use kernel::{Arg, BuiltInKernel, Launch, Operand, UNWRITTEN, Variant};
-pub use limits::outside::{Pressure, PressureGuard};
-#[cfg(feature = "metrics")]
-pub(crate) use limits::watermarks::Calls;
-pub use limits::watermarks::{Watermark, WatermarkGuard};
 pub use numbers::{MemoryStats, Number, NumberValue};
+pub use outside::{Pressure, PressureGuard};
 pub(crate) use pins::Pinned;
 pub use queue::cmd::Cmd;
 pub(crate) use read::seen::SeenRead;
 pub(crate) use report::Tally;
 pub use state::times::KernelTime;
+#[cfg(feature = "metrics")]
+pub(crate) use watermarks::Calls;
+pub use watermarks::{Watermark, WatermarkGuard};

@@ -10,7 +10,6 @@ use super::restore;
 use super::shares::promises::check_pins;
 use crate::error::{Error, Result};
 use crate::memory::{Place, Storage};
-use crate::shortage::ReclaimCounts;
 
 /// Pins storages to their places until it is dropped.
 #[derive(Debug)]
@@ -58,9 +57,14 @@ pub(super) async fn pin_all(
     }
     let (written, read): (Vec<_>, Vec<_>) = storages.iter().cloned().partition(is_written);
     apart::set_apart(pass, &Operands { read, written }).await?;
-    // Last, because reclaim may drop them again.
+    // The app may write to one unseen, so what is computed from it is restored. Last, because
+    // reclaim may drop it again.
     for storage in storages {
-        restore_computed(pass, storage).await?;
+        loop {
+            let computed = pass.lock().memory.slots.first_lost_by_write(storage);
+            let Some(computed) = computed else { break };
+            restore_pinned(pass, &computed).await?;
+        }
     }
     if pass.has_shares() {
         check_pins(pass, &pinned.storages)?;
@@ -103,23 +107,8 @@ async fn restore_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         pass.error_of(storage)?;
     }
     match pass.lock().memory.slots.is_evicted(storage) {
-        true => Err(refuse::out_of_memory(
-            pass,
-            storage,
-            ReclaimCounts::default(),
-        )),
+        true => Err(refuse::no_room(pass, storage)),
         false => Ok(()),
-    }
-}
-
-/// Restores the storages that are computed from a pinned one: the app may write to it unseen.
-async fn restore_computed(pass: &Pass, input: &Arc<Storage>) -> Result<()> {
-    loop {
-        let lost = pass.lock().memory.slots.first_lost_by_write(input);
-        match lost {
-            Some(storage) => restore_pinned(pass, &storage).await?,
-            None => return Ok(()),
-        }
     }
 }
 
@@ -136,10 +125,6 @@ async fn place_pinned(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     pass.error_of(storage)?;
     match has_place() {
         true => Ok(()),
-        false => Err(refuse::out_of_memory(
-            pass,
-            storage,
-            ReclaimCounts::default(),
-        )),
+        false => Err(refuse::no_room(pass, storage)),
     }
 }

@@ -49,8 +49,7 @@ use super::state::State;
 use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
-use crate::memory::Tier;
-use crate::memory::{Heap, Hindrance, HoleChoice, ShareId, Storage, Whom};
+use crate::memory::{Heap, Hindrance, HoleChoice, ShareId, Storage, Tier, Whom};
 use crate::shortage::{Freed, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 use compact::{Outcome, PLANS};
@@ -82,6 +81,9 @@ const MAKE_WAY_BYTES: u64 = 1 << 20;
 /// Then for twice as much at each attempt, up to this number of doublings.
 const MAKE_WAY_DOUBLINGS: u32 = 20;
 
+/// What an error says that never fits.
+const A_COMMAND: &str = "a command with operands and results";
+
 /// The reclaim steps that [`run_reclaim_step`] runs: all but the last, which needs a storage.
 fn general_steps() -> &'static [ReclaimStep] {
     const ALL: &[ReclaimStep] = &ReclaimStep::ALL;
@@ -89,25 +91,18 @@ fn general_steps() -> &'static [ReclaimStep] {
 }
 
 /// The limit for the bytes of slabs: the soft limit of the app, or the hard one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Ceiling {
+    #[default]
     Soft,
     Hard,
 }
 
 /// How far the search for room for one storage has come.
+#[derive(Default)]
 struct Attempt {
     counts: ReclaimCounts,
     ceiling: Ceiling,
-}
-
-impl Default for Attempt {
-    fn default() -> Attempt {
-        Attempt {
-            counts: ReclaimCounts::default(),
-            ceiling: Ceiling::Soft,
-        }
-    }
 }
 
 impl Attempt {
@@ -284,7 +279,7 @@ async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error
 fn freed(pass: &Pass) -> u64 {
     let mut state = pass.lock();
     state.free_dead();
-    state.memory.slabs.freed()
+    state.memory.slabs.freed
 }
 
 /// Runs these steps until one frees memory. Tells `ran` of each. Returns the freed bytes.
@@ -316,14 +311,11 @@ fn never_fits(state: &State, storage: &Arc<Storage>, over_ceiling: &Hindrance) -
     let requested_bytes = within
         .map(|one| state.memory.slabs.granted_bytes(one.size_bytes()))
         .sum();
-    (requested_bytes > over_ceiling.limit_bytes).then_some(Error::NeverFits {
-        what: "a command with operands and results",
-        requested_bytes,
-        limit_bytes: over_ceiling.limit_bytes,
-        hint: "That is the ceiling of its share. Raise it, or work on slices, such as some rows of \
-               an operand at a time",
-        by: String::new(),
-    })
+    let limit_bytes = over_ceiling.limit_bytes;
+    let hint = "That is the ceiling of its share. Raise it, or work on slices, such as some rows of \
+                an operand at a time";
+    (requested_bytes > limit_bytes)
+        .then(|| Error::never_fits(A_COMMAND, requested_bytes, limit_bytes, hint))
 }
 
 /// Runs one reclaim step and returns what it freed. `None` if this device lacks the step,
@@ -391,17 +383,16 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
             Err(AllocError::NeedsSlab { .. }) => return Ok(None),
             Err(error) => return Ok(Some(Err(refuse::never_fits(storage, &error)))),
         };
-        let carried_out = compact::carry_out(pass, Heap::Device, &steps);
-        match in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await? {
+        match compact::carry_out(pass, Heap::Device, &steps).await? {
             Outcome::Done => {
                 let mut state = pass.lock();
                 for fit in [HoleChoice::Best, HoleChoice::Anywhere] {
                     if state.memory.slabs.has_room(size_bytes, fit) {
-                        state.head.set_fit(fit);
+                        state.head.fit = fit;
                         return Ok(Some(Ok(())));
                     }
                 }
-                state.head.set_fit(HoleChoice::Best);
+                state.head.fit = HoleChoice::Best;
             }
             // The driver has less memory than the budget allows. Tries the smallest slab that will
             // do, then the slabs that exist.
@@ -469,7 +460,7 @@ fn slabs_limit_bytes(pass: &Pass, ceiling: Ceiling) -> u64 {
     let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
     match ceiling {
         Ceiling::Hard => limit_bytes,
-        Ceiling::Soft => limit_bytes.min(pass.limits().soft_bytes),
+        Ceiling::Soft => limit_bytes.min(pass.soft_limit_bytes()),
     }
 }
 
@@ -483,16 +474,11 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
         return Ok(());
     }
     let what = match needed_bytes > storage.size_bytes() {
-        true => "a command with operands and results",
+        true => A_COMMAND,
         false => "a tensor",
     };
-    Err(Error::NeverFits {
-        what,
-        requested_bytes: needed_bytes,
-        limit_bytes,
-        hint: "Raise the budget, or work on slices, such as some rows of an operand at a time",
-        by: String::new(),
-    })
+    let hint = "Raise the budget, or work on slices, such as some rows of an operand at a time";
+    Err(Error::never_fits(what, needed_bytes, limit_bytes, hint))
 }
 
 /// Makes way for staging that found no memory. `tries` counts the attempts before.
@@ -541,8 +527,7 @@ async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
                 state.memory.plan_shrink(target_bytes)
             };
             if !steps.is_empty() {
-                let carried_out = compact::carry_out(pass, Heap::Device, &steps);
-                in_span!("compaction", { steps = steps.len() as u64 }, carried_out).await?;
+                compact::carry_out(pass, Heap::Device, &steps).await?;
             }
             retire::wait_for_retiring(pass).await?;
             let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();

@@ -6,6 +6,8 @@
 //! on the new device if their operands survived.
 
 use std::sync::Arc;
+#[cfg(feature = "tracing")]
+use std::sync::atomic::Ordering;
 
 #[cfg(not(target_arch = "wasm32"))]
 use super::block_on;
@@ -68,8 +70,8 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     let state = &mut *guard;
     state.batch = Batch::default();
     state.refused_changes.forget();
-    state.timing.forget();
-    let cleanings = (state.cleanings.take_all(), state.demotions.take_all());
+    state.timing.times = None;
+    let cleanings = state.cleanings.take_all();
     state.pace.forget();
     state.pipelines = Pipelines::default();
     state.groups = BindGroups::new(pass.driver.clone());
@@ -89,7 +91,8 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     // They hold host memory or disk space, which is freed outside the lock.
     drop(cleanings);
     limits_in_force::apply_limits(pass);
-    pass.note_reopened();
+    #[cfg(feature = "tracing")]
+    pass.is_loss_logged.store(false, Ordering::Relaxed);
     tell!(INFO, "the device was reopened", {});
     Ok(recovered)
 }

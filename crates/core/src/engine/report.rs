@@ -102,7 +102,7 @@ impl Engine {
             moved_bytes: alloc.moved_bytes,
             kernels_ns: (state.counters.predicted_ns * state.driver.time_scale()) as u64,
             longest_submission_ns: state.driver.longest_submission_ns(),
-            longest_hold_ns: state.holds.longest_ns(),
+            longest_hold_ns: state.holds.longest_ns,
             reclaim_steps: state.counters.reclaim_counts.uses(),
             classes: memory.classes.to_vec(),
             stores: self.stores.iter().map(OpenStore::usage).collect(),
@@ -169,14 +169,14 @@ impl Engine {
 
     /// The times of kernels since the last call.
     pub(crate) fn take_kernel_times(&self) -> Vec<KernelTime> {
-        self.lock().timing.take()
+        let times = &mut self.lock().timing.times;
+        times.as_mut().map_or(Vec::new(), |times| times.take())
     }
 
     /// Returns an error if the diagnostics missed a check since the last call.
     pub(crate) fn check_missed(&self) -> Result<()> {
         let mut state = self.lock();
-        let missed = state.diagnose.as_mut().and_then(|one| one.take_missed());
-        match missed {
+        match (state.diagnose.as_mut()).and_then(|one| one.missed.take()) {
             None => Ok(()),
             Some(reason) => Err(Error::Driver {
                 what: "some checks of the diagnostics",
@@ -214,7 +214,7 @@ impl Engine {
 }
 
 fn tally(state: &State, buffers_created: u64) -> Tally {
-    let sums = state.memory.census.sums();
+    let sums = state.memory.census.sums;
     Tally {
         live_bytes: sums.live_bytes,
         allocations: sums.storages.up,

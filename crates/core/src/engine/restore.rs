@@ -183,7 +183,9 @@ async fn fill(
         let heap = &pass.lock().memory.heap;
         heap.as_ref()?.place(block)
     });
-    if len_bytes >= OVERLAP_BYTES && in_heap.is_none() && pass.lock().batch.has_dispatches() {
+    // Copies alone keep the device busy only briefly.
+    let is_busy = pass.lock().batch.dispatches().next().is_some();
+    if len_bytes >= OVERLAP_BYTES && in_heap.is_none() && is_busy {
         // The device works on the batch while the bytes are staged.
         pass.submit()?;
     }
@@ -328,10 +330,9 @@ pub(super) fn stage_restore<'a>(
             if let Some(staged) = staged.map_err(refused)? {
                 return Ok(staged);
             }
-            match pass.restore_staging.grow(wanted_bytes).await {
-                Ok(true) => continue,
-                Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-                Err(error) => return Err(refused(error)),
+            let grown = pass.restore_staging.grow(wanted_bytes).await;
+            if grown.map_err(refused)? {
+                continue;
             }
             // All staging is in use. The batch must be submitted so that its chunks return.
             pass.lock().counters.staging_waits += 1;

@@ -54,7 +54,7 @@ pub(crate) fn add_beside(
     engine.check_lost()?;
     engine.check_open()?;
     let device_bytes = device_bytes(engine);
-    let added = promises::promise(engine, |memory| {
+    let added = promises::promise(engine, false, |memory| {
         lower_guarantees(memory, changes);
         let whole = whole(engine, device_bytes);
         if let (MadeBy::Jobs, Amount::Bytes(bytes)) = (made_by, said.guaranteed) {
@@ -89,14 +89,17 @@ pub(crate) async fn resize(engine: &Arc<Engine>, said: ShareOptions) -> Result<u
     share.check_open()?;
     let device_bytes = device_bytes(engine);
     let whole_now = || whole(engine, device_bytes);
-    let resize_to = |memory: &mut Memory| memory.shares.resize(&share, said, whole_now());
-    let may = promises::promise_after_way(engine, || promises::may_promise(engine, resize_to));
+    let resize = |is_trial| {
+        promises::promise(engine, is_trial, |memory| {
+            memory.shares.resize(&share, said, whole_now()).map(Ok)
+        })
+    };
+    let may = promises::promise_after_way(engine, || resize(true));
     let refused = |unmet| share.error(in_the_way(unmet));
     let ceiling_bytes = may.await?.map_err(refused)?;
     // Values that could not be computed below the new ceiling come back before.
     let _ahead = limit_ahead::prepare(engine, ceiling_bytes, Some(share.id())).await;
-    let resized = promises::promise(engine, |memory| resize_to(memory).map(Ok))?;
-    resized.map_err(refused)?;
+    resize(false)?.map_err(refused)?;
     if let Some(priority) = said.priority {
         share.set_priority(priority);
     }
@@ -181,7 +184,8 @@ pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
     state.free_dead();
     let shares = &state.memory.shares;
     if let Some(share) = engine.share() {
-        return Some(shares.unpromised_within(share.id()));
+        let guaranteed_bytes = shares.guaranteed_bytes(share.id());
+        return Some(guaranteed_bytes.saturating_sub(shares.guaranteed_within(share.id(), None)));
     }
     let promised_bytes = shares.promised_bytes();
     (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
@@ -193,7 +197,7 @@ pub(crate) fn set_guarantees(engine: &Engine, changes: &[(Arc<Engine>, u64)]) ->
     lower_guarantees(&mut engine.lock().memory, changes);
     for (share, bytes) in changes.iter().filter_map(of_share) {
         if engine.lock().memory.shares.guaranteed_bytes(share) < bytes {
-            let raised = promises::promise(engine, |memory| {
+            let raised = promises::promise(engine, false, |memory| {
                 memory.shares.set_guarantee(share, bytes);
                 Ok(Ok(()))
             });

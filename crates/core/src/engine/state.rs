@@ -77,10 +77,8 @@ pub(super) struct State {
     pub(super) rematerializers: Rematerializers,
     /// How values were made, while some are saved for a backward.
     pub(super) lineages: Lineages,
-    /// Copies in progress of storages that will soon be evicted.
+    /// Copies of storages that are on their way to other tiers.
     pub(super) cleanings: Cleanings,
-    /// Copies of blocks of the heap in the host's memory that go on to tiers below.
-    pub(super) demotions: Cleanings,
     /// What a thread reads of evicted storages before their restore.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) reads_ahead: reads_ahead::ReadsAhead,
@@ -138,7 +136,6 @@ impl State {
             rematerializers: Rematerializers::default(),
             lineages: Lineages::default(),
             cleanings: Cleanings::default(),
-            demotions: Cleanings::default(),
             #[cfg(not(target_arch = "wasm32"))]
             reads_ahead: reads_ahead::ReadsAhead::default(),
             costs,
@@ -200,7 +197,7 @@ impl State {
         let (serial, commands) = (submission.serial, self.counters.commands);
         (self.memory.events).push(Event::Submission { serial, commands });
         self.update_time();
-        if self.timing.is_on() {
+        if self.timing.times.is_some() {
             (self.timing).kernels_ran(dispatches, &self.driver, &mut self.memory);
         }
         self.pace.submitted(submission);
@@ -209,14 +206,15 @@ impl State {
     /// Counts the time of bytes on their way to or from these copies, in a dry run.
     pub(super) fn count_transfer(&mut self, copies: &Copies, bytes: u64) {
         if let Some(account) = &mut self.dry {
-            account.transferred(bytes, self.costs.transfer_cost(copies.tier()));
+            let ns = self.costs.transfer_cost(copies.tier()).ns(bytes);
+            account.transfer_ns = account.transfer_ns.saturating_add(ns);
         }
     }
 
     /// Turns the timing of kernels on or off. Dispatches that are in the batch already count as
     /// `others`.
     pub(super) fn time_kernels(&mut self, on: bool) {
-        if !(on && self.timing.is_on()) {
+        if !(on && self.timing.times.is_some()) {
             self.batch.time(self.timing.set(on));
         }
     }
@@ -224,7 +222,7 @@ impl State {
     /// Sets the time of the events that follow. Reads the clock only if the app keeps a history.
     pub(super) fn update_time(&mut self) {
         if self.memory.events.is_on() {
-            self.memory.events.set_time(self.timing.now_ns());
+            self.memory.events.now_ns = self.timing.now_ns();
         }
     }
 
@@ -277,7 +275,7 @@ impl State {
     /// The refused submissions, without those of urgent commands in the middle of what the pass
     /// does.
     pub(super) fn refused_submissions(&self) -> u64 {
-        self.counters.refused_submissions - self.holds.refused_amid()
+        self.counters.refused_submissions - self.holds.refused_amid
     }
 
     /// Numbers of which at least one grows with any change of what lies where.
@@ -286,7 +284,7 @@ impl State {
             self.counters.commands,
             self.counters.restored_bytes,
             self.counters.refused_submissions,
-            self.memory.slabs.freed(),
+            self.memory.slabs.freed,
             self.memory.slabs.moved_bytes(),
         ]
     }
@@ -301,12 +299,6 @@ impl State {
     /// refused batch, or clears.
     pub(super) fn is_unsettled(&self) -> bool {
         self.refused_changes.are_left() || self.memory.previous.has_unclean()
-    }
-
-    /// Updates the peak of the bytes without a place, after commands were appended.
-    #[inline]
-    pub(super) fn notice_pending(&mut self) {
-        self.counters.peak_pending_bytes = self.pending_bytes().peak;
     }
 
     /// The bytes of storages without a place. The peak is that of the moments after an append.

@@ -69,7 +69,7 @@ pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<
         if left_bytes == 0 || lacking_bytes > left_bytes {
             return made;
         }
-        cleanings.take_left(tier)
+        cleanings.take_all_that(|one| one.is_left() && one.tier == tier)
     };
     drop(left);
     destination_beside(pass, storage, tier)
@@ -93,13 +93,14 @@ fn give_up_demoted(pass: &Pass, tier: Tier, victim_bytes: u64) -> bool {
     };
     let under_way = {
         let state = &mut *pass.lock();
-        let (demotions, slots) = (&mut state.demotions, &mut state.memory.slots);
-        let under_way_bytes = demotions.bytes_to(Some(tier));
+        let (cleanings, slots) = (&mut state.cleanings, &mut state.memory.slots);
+        let under_way_bytes = cleanings.demoted_bytes(Some(tier));
         if under_way_bytes.saturating_add(slots.demoted_bytes(Some(tier))) < missing_bytes {
             return false;
         }
         let dropped_bytes = slots.drop_demoted(tier, missing_bytes);
-        let under_way = demotions.take_to(tier, missing_bytes.saturating_sub(dropped_bytes));
+        let missing_bytes = missing_bytes.saturating_sub(dropped_bytes);
+        let under_way = cleanings.take_demotions(tier, missing_bytes);
         state.counters.evicted_bytes += under_way.iter().map(Cleaning::moved_bytes).sum::<u64>();
         under_way
     };
@@ -151,7 +152,7 @@ fn host_charge(pass: &Pass, size_bytes: u64) -> Result<Option<HostCharge>> {
 
 /// Drops host copies of storages that are also on the device, in a store or on disk.
 pub(super) fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
-    if pass.lock().memory.slots.has_spare_host_copies() {
+    if pass.lock().memory.slots.spare_host_bytes() > 0 {
         // The driver may still refuse the batch that restores such storages.
         pass.submit()?;
     }
@@ -167,10 +168,7 @@ pub(super) fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
 pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
     if pass.host.excess_bytes() > 0 {
         // Copies in progress have reserved their bytes already.
-        let given_up = {
-            let state = &mut *pass.lock();
-            (state.cleanings.take_all(), state.demotions.take_all())
-        };
+        let given_up = pass.lock().cleanings.take_all();
         drop(given_up);
         pass.give_up_all_reads();
     }

@@ -141,11 +141,12 @@ pub(super) async fn stage_all(
         if is_idle && engine.uploads.has_enough() && wait_or_refuse(may_wait, wait).await? {
             continue;
         }
-        let grown = async { Ok(engine.uploads.grow(rest.len() as u64).await) };
-        match wait_or_refuse(may_wait, grown).await? {
-            Ok(true) => continue,
-            Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-            Err(error) => return Err(refuse::refused(engine, "staging memory", error, dst)),
+        let grown = async {
+            let grown = engine.uploads.grow(rest.len() as u64).await;
+            grown.map_err(|error| refuse::refused(engine, "staging memory", error, dst))
+        };
+        if wait_or_refuse(may_wait, grown).await? {
+            continue;
         }
         push_begun(engine, dst, begun, &mut staged)?;
         waiting_bytes = 0;
@@ -217,10 +218,8 @@ async fn find_staging(
     }
     let way = reclaim::make_way_for_staging(pass, wanted_bytes, tries);
     let tries_again = pass.for_memory(Some(dst), way).await?;
-    match pass.uploads.grow(wanted_bytes).await {
-        Ok(true) => return Ok(()),
-        Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-        Err(error) => return Err(refused(error)),
+    if pass.uploads.grow(wanted_bytes).await.map_err(refused)? {
+        return Ok(());
     }
     let left_behind = pass.lock().left_behind.uploads();
     if pass.uploads.will_return(left_behind) {

@@ -35,8 +35,7 @@ impl GpuMemory<'_> {
     /// of the label has no ceiling; if none ever had one, there is no such gauge.
     #[cfg(feature = "metrics")]
     pub fn record_metrics(self) {
-        let engine = self.engine.own();
-        (engine.report()).record(&engine.share_sums(), engine.watermark_calls());
+        self.engine.own().record_metrics();
     }
 
     /// Resets the peaks of [`stats`](GpuMemory::stats) to the current values.

@@ -119,13 +119,6 @@ impl Gpu {
         let list = JobList::over(self.clone(), self._handles.board(&self.engine));
         Jobs::new(list, over)
     }
-
-    /// Lets jobs look again for what fits.
-    pub(super) fn poll_jobs(&self) {
-        for (engine, board) in self._handles.boards() {
-            JobList::over(self.of_share(engine), board).look_again();
-        }
-    }
 }
 
 /// A share of a device's memory: a [`Gpu`] with a guarantee and a ceiling of its own, which

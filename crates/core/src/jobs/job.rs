@@ -108,7 +108,7 @@ impl Reason {
     /// Why a job waits. `unmet`: what was in its way, though it fits beside the other jobs.
     pub(super) fn text(&self, job: &Job, unmet: Option<Unmet>, plan: &Plan) -> String {
         let (peak, free) = (Bytes(job.peak_bytes), Bytes(self.free_bytes));
-        let all = Bytes(plan.capacity_bytes());
+        let all = Bytes(plan.capacity_bytes);
         let before = match self.before {
             0 => String::new(),
             1 => "; 1 job is before it".into(),

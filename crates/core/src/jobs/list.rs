@@ -149,19 +149,14 @@ impl JobList {
             }
             let is_late = deadline.is_some_and(|deadline| deadline <= self.board.now());
             if is_late || has_more || self.may_look() {
-                has_more = !is_late && self.make_some_way(entered.id, &mut way_maker)?;
+                // Between two parts a deadline or a cancellation is noticed.
+                has_more = match self.unmet(entered.id).filter(|_| !is_late) {
+                    Some(unmet) => block_on("Jobs::admit", way_maker.part(self.engine(), unmet))?,
+                    None => false,
+                };
                 self.look_again();
             }
         }
-    }
-
-    /// If memory that may be of no use is in the way of a job, frees some of it. Between two calls
-    /// a deadline or a cancellation is noticed. Returns whether there is more to do.
-    #[cfg(not(target_arch = "wasm32"))]
-    fn make_some_way(&self, id: u64, way_maker: &mut WayMaker) -> Result<bool> {
-        self.unmet(id).map_or(Ok(false), |unmet| {
-            block_on("Jobs::admit", way_maker.part(self.engine(), unmet))
-        })
     }
 
     /// Whether this thread is the one that looks now, of all that wait.
@@ -256,7 +251,7 @@ impl JobList {
         self.engine().check_open()?;
         let mut state = self.board.state.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
-        state.plan.set_capacity(capacity_bytes);
+        state.plan.capacity_bytes = capacity_bytes;
         if job.peak_bytes > capacity_bytes {
             return Err(job.never_fits(capacity_bytes));
         }
@@ -335,7 +330,7 @@ impl JobList {
     /// wakes those for whom there is news: a waker may run code of the app.
     fn advance(&self, mut state: MutexGuard<'_, State>) {
         if let Ok(capacity_bytes) = self.capacity_bytes(&state) {
-            state.plan.set_capacity(capacity_bytes);
+            state.plan.capacity_bytes = capacity_bytes;
             for id in state.plan.take_too_large() {
                 if let Some(entry) = state.jobs.get_mut(&id) {
                     let closed = self.engine().check_open().err();

@@ -56,22 +56,14 @@ pub(super) struct Reason {
 /// The jobs that wait and those that run.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    capacity_bytes: u64,
+    /// The bytes for all jobs together.
+    pub(super) capacity_bytes: u64,
     waiting: Vec<Planned>,
     running: Vec<Planned>,
     last_id: u64,
 }
 
 impl Plan {
-    pub(super) fn capacity_bytes(&self) -> u64 {
-        self.capacity_bytes
-    }
-
-    /// Sets the bytes for all jobs together.
-    pub(super) fn set_capacity(&mut self, bytes: u64) {
-        self.capacity_bytes = bytes;
-    }
-
     /// A job begins to wait. Returns its number.
     pub(super) fn enter(&mut self, wish: Wish) -> u64 {
         self.last_id += 1;
@@ -276,7 +268,7 @@ mod tests {
         let first = plan.enter(wish(50, 0));
         admit(&mut plan);
         let (large, small) = (plan.enter(wish(80, 0)), plan.enter(wish(60, 0)));
-        plan.set_capacity(70);
+        plan.capacity_bytes = 70;
         assert_eq!(plan.take_too_large(), [large]);
         plan.leave(first);
         assert_eq!(admit(&mut plan), [small]);

@@ -50,14 +50,9 @@ pub(super) fn rewrite(
         heads.push((range.clone(), head));
     }
     for (binding, range) in kernel.lengths.iter().flatten() {
-        let stride_bytes = kernel
-            .operands
-            .get(*binding)
-            .and_then(|one| one.stride_bytes);
-        if let (Some(stride_bytes), true) = (
-            stride_bytes,
-            *binding < 8 && with_canary >> binding & 1 == 1,
-        ) {
+        let has_canary = *binding < 8 && with_canary >> binding & 1 == 1;
+        let operand = kernel.operands.get(*binding).filter(|_| has_canary);
+        if let Some(stride_bytes) = operand.and_then(|one| one.stride_bytes) {
             let canary = CANARY_BYTES / stride_bytes;
             heads.push((range.start..range.start, "(".to_owned()));
             heads.push((range.end..range.end, format!(" - {canary}u)")));

@@ -60,7 +60,8 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         } else if is_blank(first) {
             (None, first.len_utf8())
         } else if is_word(first) {
-            (Some(TokenKind::Word), word_bytes(rest))
+            let len = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            (Some(TokenKind::Word), len)
         } else {
             // Any character outside words is ASCII, so it is one byte.
             (Some(TokenKind::Mark(rest.as_bytes()[0])), 1)
@@ -108,10 +109,6 @@ pub(super) fn lengths(
 /// here.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || (!c.is_ascii() && !is_blank(c))
-}
-
-fn word_bytes(text: &str) -> usize {
-    text.find(|c| !is_word(c)).unwrap_or(text.len())
 }
 
 /// Length of a block comment. Block comments nest; an unclosed one extends to the end.

@@ -108,7 +108,7 @@ impl Canaries {
 
     /// Are blocks watched?
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
@@ -179,16 +179,6 @@ impl Canaries {
         }
     }
 
-    /// Fills the canary of a damaged zone again, so that the same damage is not reported twice.
-    pub(crate) fn refill(&mut self, zone: &Zone, slots: &Slots, slabs: &Slabs) {
-        let is_it =
-            |canary: &Zone| canary.place == zone.place && canary.size_bytes == zone.size_bytes;
-        let canary = all_canaries(slots, slabs).find(is_it);
-        if let (Some(watched), Some(canary)) = (&mut self.0, canary) {
-            watched.changes.push(Change::Came(canary));
-        }
-    }
-
     /// Forgets a damaged poisoned zone, so that the damage is not reported twice.
     pub(crate) fn forget_freed(&mut self, zone: &Zone) {
         if let Some(watched) = &mut self.0 {
@@ -199,7 +189,17 @@ impl Canaries {
     /// The storage of a slot got a block.
     #[cold]
     pub(super) fn came(&mut self, slot: &Slot, slabs: &Slabs) {
-        let canary = Zone::of_canary(slot, slabs);
+        self.fill(Zone::of_canary(slot, slabs));
+    }
+
+    /// Fills the canary of a damaged zone again, so that the same damage is not reported twice.
+    pub(crate) fn refill(&mut self, zone: &Zone, slots: &Slots, slabs: &Slabs) {
+        let is_it =
+            |canary: &Zone| canary.place == zone.place && canary.size_bytes == zone.size_bytes;
+        self.fill(all_canaries(slots, slabs).find(is_it));
+    }
+
+    fn fill(&mut self, canary: Option<Zone>) {
         if let (Some(watched), Some(canary)) = (&mut self.0, canary) {
             watched.changes.push(Change::Came(canary));
         }

@@ -78,8 +78,10 @@ struct Measuring {
 /// All counters.
 #[derive(Debug)]
 pub(crate) struct Census {
-    sums: Sums,
-    classes: [ClassUse; 4],
+    /// The totals over time.
+    pub(crate) sums: Sums,
+    /// The totals of each class.
+    pub(crate) classes: [ClassUse; 4],
     tags: Tags,
     measuring: Vec<Measuring>,
     /// Who holds memory at the peak, if that is of interest.
@@ -197,16 +199,6 @@ impl Census {
         self.class(after).live_bytes.raise(granted_bytes);
     }
 
-    /// A storage lies in a buffer of the app.
-    pub(super) fn imported(&mut self, bytes: u64) {
-        self.sums.imported_bytes.raise(bytes);
-    }
-
-    /// A storage in a buffer of the app is gone.
-    pub(super) fn import_gone(&mut self, bytes: u64) {
-        self.sums.imported_bytes.lower(bytes);
-    }
-
     /// The levels of all makers.
     pub(super) fn makers(&self) -> &[TagUse] {
         self.tags.entries()
@@ -240,21 +232,6 @@ impl Census {
     pub(super) fn reset_peaks(&mut self) {
         self.levels().for_each(Level::reset_peak);
         self.tags.reset_peaks();
-    }
-
-    /// The totals over time.
-    pub(crate) fn sums(&self) -> Sums {
-        self.sums
-    }
-
-    /// The totals of each class.
-    pub(crate) fn classes(&self) -> [ClassUse; 4] {
-        self.classes
-    }
-
-    /// Does any storage lie in a buffer of the app?
-    pub(crate) fn has_imports(&self) -> bool {
-        self.sums.imported_bytes.now > 0
     }
 
     /// Starts a measurement of peaks, which [`measured`](Self::measured) ends. Returns its number.

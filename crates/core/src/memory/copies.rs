@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::budget::HostCharge;
-use super::dead::{Dead, DeadList};
-use super::heap_block::HeapBlock;
+use super::budget::{HostAccount, HostCharge, HostUse};
+use super::dead::{Dead, DeadList, HeapPart};
 use super::source::Source;
 use super::storage::{Residency, Storage};
 use crate::alloc::BlockId;
@@ -29,7 +28,7 @@ impl HostCopy {
     pub(super) fn size_bytes(&self) -> u64 {
         match self {
             HostCopy::Plain { charge, .. } => charge.size_bytes(),
-            HostCopy::Heap(block) => block.size_bytes(),
+            HostCopy::Heap(block) => block.part.size_bytes,
         }
     }
 }
@@ -44,12 +43,36 @@ pub(crate) enum Tier {
     Disk,
 }
 
+/// A block of the heap. It is freed on drop, at the next look at the dead list.
+#[derive(Debug)]
+pub(crate) struct HeapBlock {
+    pub(super) part: HeapPart,
+    _charge: Option<HostCharge>,
+    dead: Arc<DeadList>,
+}
+
+impl HeapBlock {
+    pub(super) fn new(part: HeapPart, account: &Arc<HostAccount>, dead: &Arc<DeadList>) -> Self {
+        HeapBlock {
+            part,
+            _charge: account.charge(HostUse::Block, part.size_bytes),
+            dead: dead.clone(),
+        }
+    }
+}
+
+impl Drop for HeapBlock {
+    fn drop(&mut self) {
+        self.dead.push(Dead::HeapBlock(self.part));
+    }
+}
+
 /// Number of a rematerializer of the engine, with its inputs and the last write to each input.
 /// Dropping the token drops the rematerializer.
 #[derive(Debug)]
 pub(crate) struct RematerializerToken {
     pub(super) id: u64,
-    pub(super) inputs: Vec<(Arc<Storage>, u64)>,
+    pub(crate) inputs: Vec<(Arc<Storage>, u64)>,
     /// The engine registered it for an eviction, and not the app. Then the value must not be lost:
     /// before a write to an input, the storage is computed.
     pub(super) is_automatic: bool,
@@ -117,6 +140,26 @@ impl Copies {
             HostCopy::Heap(block) => Some(block),
             HostCopy::Plain { .. } => None,
         }
+    }
+
+    /// Are bytes in this tier? A source counts as no disk here.
+    pub(super) fn is_in(&self, tier: Tier) -> bool {
+        match tier {
+            Tier::Host => self.host.is_some(),
+            Tier::Store(number) => self.store.as_ref().is_some_and(|(of, _)| *of == number),
+            Tier::Disk => self.disk.is_some(),
+        }
+    }
+
+    /// Takes the copy in this tier out.
+    pub(super) fn take(&mut self, tier: Tier) -> Copies {
+        let mut taken = Copies::default();
+        match tier {
+            Tier::Host => taken.host = self.host.take(),
+            Tier::Store(_) => taken.store = self.store.take(),
+            Tier::Disk => taken.disk = self.disk.take(),
+        }
+        taken
     }
 
     /// Takes over the copies of another, which hold the same bytes.

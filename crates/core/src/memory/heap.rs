@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::Memory;
 use super::budget::{HostAccount, HostCharge, HostUse};
+use super::copies::HeapBlock;
 use super::dead::HeapPart;
-use super::heap_block::HeapBlock;
 use super::history::Event;
 use super::place::{Heap, HoleChoice, Place};
 use super::placing::Moved;
@@ -19,6 +19,9 @@ use super::slots::Candidate;
 use super::storage::Storage;
 use crate::alloc::{AllocError, BlockId, Growth, Pools, SlabId, Spot};
 use crate::driver::BufferId;
+
+/// A refusal takes a driver long. It is asked for a slab again when so many storages wanted one.
+const MOST_HINDRANCES: u32 = 64;
 
 /// The heap of one engine.
 #[derive(Debug)]
@@ -29,7 +32,9 @@ pub(crate) struct HostHeap {
     /// How often the device was replaced. Blocks of an earlier one are no blocks of this heap.
     epoch: u64,
     /// The bytes of all slabs when the driver refused the next one.
-    refused_at_bytes: Option<u64>,
+    pub(crate) refused_at_bytes: Option<u64>,
+    /// The storages since then for which it was not asked.
+    hindrances: u32,
 }
 
 impl HostHeap {
@@ -39,6 +44,7 @@ impl HostHeap {
             charges: Vec::new(),
             epoch: 0,
             refused_at_bytes: None,
+            hindrances: 0,
         }
     }
 
@@ -78,15 +84,23 @@ impl HostHeap {
     /// Where a block lies. `None` if it was lost with its device.
     pub(crate) fn place(&self, block: &HeapBlock) -> Option<Place> {
         let is_here = block.part.epoch == self.epoch;
-        is_here.then(|| self.slabs.place_of(block.id())).flatten()
+        is_here
+            .then(|| self.slabs.place_of(block.part.block))
+            .flatten()
     }
 
-    /// The slab to create for a storage that found no room. `None` if the driver had no memory for
-    /// one and none was released since, or if the storage is too large.
-    pub(crate) fn growth(&self, size_bytes: u64) -> Option<Growth> {
-        (!self.is_refused())
-            .then(|| self.slabs.growth(size_bytes).ok())
-            .flatten()
+    /// The slab to create for a storage that found no room. `None` if the storage is too large, or
+    /// if the driver had no memory for one lately and none was released since.
+    pub(crate) fn growth(&mut self, size_bytes: u64) -> Option<Growth> {
+        if self.is_refused() {
+            self.hindrances += 1;
+            if self.hindrances < MOST_HINDRANCES {
+                return None;
+            }
+            // Other programs may have released memory.
+            self.refused_at_bytes = None;
+        }
+        self.slabs.growth(size_bytes).ok()
     }
 
     /// The most bytes that all slabs together may take, if the host's limit allows so many more.
@@ -104,11 +118,7 @@ impl HostHeap {
     /// Notes that the driver had no memory for one more slab.
     pub(crate) fn refused(&mut self) {
         self.refused_at_bytes = Some(self.slabs.reserved_bytes());
-    }
-
-    /// The driver may be asked for slabs again.
-    pub(crate) fn forget_refusal(&mut self) {
-        self.refused_at_bytes = None;
+        self.hindrances = 0;
     }
 
     /// Removes the empty slabs that the device has finished with. The caller destroys their
@@ -124,7 +134,7 @@ impl HostHeap {
     pub(super) fn clear(&mut self) -> Result<(), AllocError> {
         self.epoch += 1;
         self.charges.clear();
-        self.forget_refusal();
+        self.refused_at_bytes = None;
         self.slabs.clear()
     }
 }

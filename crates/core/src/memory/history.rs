@@ -229,7 +229,7 @@ pub(crate) struct Ring {
     most: usize,
     /// How many events newer ones have replaced.
     dropped: u64,
-    now_ns: u64,
+    pub(crate) now_ns: u64,
     /// Kernel names, by the index that events use. The first name stands for all kernels beyond the
     /// limit.
     kernels: Vec<Arc<str>>,
@@ -252,11 +252,6 @@ impl Ring {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.most > 0
-    }
-
-    /// Sets the time of the events that follow.
-    pub(crate) fn set_time(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
     }
 
     /// Records an event, if events are recorded.

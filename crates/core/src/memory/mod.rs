@@ -21,7 +21,6 @@ mod copies;
 mod dead;
 mod freed;
 mod heap;
-mod heap_block;
 mod history;
 mod levels;
 mod made_for;
@@ -57,11 +56,10 @@ pub(crate) use budget::{HostAccount, HostCharge, HostUse};
 pub(crate) use canary::{CANARY_BYTES, Canaries, Change, PATTERN, Zone};
 use census::Census;
 pub use census::ClassUse;
-pub(crate) use copies::{Copies, HostCopy, Kept, RematerializerToken, Tier};
+pub(crate) use copies::{Copies, HeapBlock, HostCopy, Kept, RematerializerToken, Tier};
 pub(crate) use dead::Dead;
 pub use dead::DeadList;
 pub(crate) use heap::HostHeap;
-pub(crate) use heap_block::HeapBlock;
 use history::Ring;
 pub use history::{Event, History, Moment};
 pub use made_for::MadeFor;
@@ -358,37 +356,14 @@ impl Memory {
     }
 
     /// Changes the shares, unless a promise could not be kept then that can be kept now. The change
-    /// itself may find that, too. If it fails, nothing has changed.
+    /// itself may find that, too. If it fails, nothing has changed. Takes the change back in any
+    /// case if it is a trial.
     pub(crate) fn promise<T>(
         &mut self,
         lending: Lending,
+        is_trial: bool,
         change: impl FnOnce(&mut Memory) -> Result<Result<T, Unmet>>,
     ) -> Result<Result<T, Unmet>> {
-        let (before, promised) = self.try_promise(lending, change);
-        if !matches!(promised, Ok(Ok(_))) {
-            self.shares.restore(before);
-        }
-        promised
-    }
-
-    /// As [`promise`](Self::promise), but the change is taken back in any case.
-    pub(crate) fn may_promise<T>(
-        &mut self,
-        lending: Lending,
-        change: impl FnOnce(&mut Memory) -> Result<T>,
-    ) -> Result<Result<T, Unmet>> {
-        let (before, promised) = self.try_promise(lending, |memory| change(memory).map(Ok));
-        self.shares.restore(before);
-        promised
-    }
-
-    /// Changes the shares. Returns the table before the change, and whether a promise cannot be
-    /// kept now that could be kept before.
-    fn try_promise<T>(
-        &mut self,
-        lending: Lending,
-        change: impl FnOnce(&mut Memory) -> Result<Result<T, Unmet>>,
-    ) -> (Shares, Result<Result<T, Unmet>>) {
         let (before, no_pins) = (self.shares.clone(), NumberMap::default());
         let promised = change(self).map(|changed| {
             let changed = changed?;
@@ -401,7 +376,10 @@ impl Memory {
                 false => Err(unmet),
             }
         });
-        (before, promised)
+        if is_trial || !matches!(promised, Ok(Ok(_))) {
+            self.shares.restore(before);
+        }
+        promised
     }
 
     /// A decision about who gives memory; `None` if there is no share.

@@ -152,7 +152,7 @@ impl Memory {
         }
         let (block, was_imported) = self.slots.free(index);
         if was_imported {
-            self.census.import_gone(size_bytes);
+            self.census.sums.imported_bytes.lower(size_bytes);
         }
         if let Some(block) = block {
             self.slabs.free(block, size_bytes);
@@ -198,7 +198,7 @@ impl Memory {
             offset_bytes,
             slab: None,
         };
-        self.census.imported(storage.size_bytes());
+        self.census.sums.imported_bytes.raise(storage.size_bytes());
         let slot = self.slots.add(storage, Some(place), None);
         storage.set_slot(slot, Residency::Imported);
     }
@@ -315,7 +315,7 @@ impl Memory {
     /// Frees the places of storages without a value, except those of the slots in `stay`. Returns
     /// the freed bytes.
     pub(crate) fn evict_poisoned(&mut self, stay: &FxHashSet<usize>) -> u64 {
-        let freed_before = self.slabs.freed_bytes();
+        let freed_before = self.slabs.freed_bytes;
         for index in 0..self.slots.rows().len() as u32 {
             let slot = self.slots.at(index);
             if slot.poison.is_none() || stay.contains(&(index as usize)) {
@@ -327,7 +327,7 @@ impl Memory {
             }
             self.leave_block(index, None);
         }
-        self.slabs.freed_bytes() - freed_before
+        self.slabs.freed_bytes - freed_before
     }
 
     /// `to`, which is not on the device, takes over the place of `from`. `false` if `from` has no
@@ -360,11 +360,6 @@ impl Memory {
             Some(_) => storage.set_residency(Residency::Device),
             None => self.unplace(storage),
         }
-    }
-
-    /// Whether the host may clear a free block. Canaries and their pattern must stay.
-    pub(crate) fn may_clear_at_once(&self) -> bool {
-        self.previous.is_on() && !self.canaries.is_on()
     }
 
     /// A storage of a share is about to get this range.

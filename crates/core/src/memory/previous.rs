@@ -153,7 +153,7 @@ impl Previous {
 
     /// Is it recorded who writes?
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 

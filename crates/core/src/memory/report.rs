@@ -9,6 +9,7 @@ use super::Memory;
 use super::canary::Zone;
 use super::census::{ClassUse, Sums};
 use super::history::History;
+use super::place::Place;
 use super::slabs::Slabs;
 use super::slots::Slot;
 use super::storage::{Maker, Storage};
@@ -92,8 +93,8 @@ impl Memory {
         let tags = self.tag_uses();
         MemoryReport {
             alloc: self.slabs.stats(),
-            sums: self.census.sums(),
-            classes: self.census.classes(),
+            sums: self.census.sums,
+            classes: self.census.classes,
             slabs: self.slabs.uses(),
             host_slabs: heap.map_or(Vec::new(), |heap| heap.slabs.uses()),
             saved_bytes: tags.iter().map(|one| one.saved_bytes).sum(),
@@ -118,9 +119,11 @@ impl Memory {
 
     /// The tag of the storage right behind a zone.
     pub(crate) fn tag_behind(&self, zone: &Zone) -> Option<Tag> {
-        let end_bytes = zone.place.offset_bytes + zone.size_bytes;
-        let tag = self.slots.tag_at(zone.place.buffer, end_bytes)?;
-        self.census.tag(tag)
+        let behind = (zone.place.buffer, zone.place.at(zone.size_bytes).1);
+        let is_there = |place: &Place| (place.buffer, place.offset_bytes) == behind;
+        let mut rows = self.slots.rows().iter();
+        let slot = rows.find(|slot| slot.place.as_ref().is_some_and(is_there))?;
+        self.census.tag(slot.tag)
     }
 
     fn tag_uses(&self) -> Vec<TagUse> {

@@ -1,6 +1,5 @@
 //! Shares: what an app asks for, and the handle that every storage of a share holds.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI8, Ordering};
 
@@ -283,11 +282,7 @@ impl ShareHandle {
     }
 }
 
-impl fmt::Debug for ShareHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ShareHandle").field(&self.path).finish()
-    }
-}
+debug_by_name!(ShareHandle { path });
 
 impl Drop for ShareHandle {
     fn drop(&mut self) {

@@ -86,8 +86,8 @@ pub(crate) struct Shares {
     entries: ByShare<Entry>,
     /// The number of the last share; numbers never repeat.
     last: u32,
-    running: ShareId,
-    lending: Option<Lending>,
+    pub(crate) running: ShareId,
+    pub(crate) lending: Option<Lending>,
     /// A promise copies this table, and not the labels.
     #[cfg(feature = "metrics")]
     series: Arc<series::Series>,
@@ -281,7 +281,9 @@ impl Shares {
                 entry.ceiling_bytes = ceiling.unwrap_or(entry.ceiling_bytes);
             }
         }
-        self.fit_within_jobs();
+        for id in self.outside_in(|entry| entry.made_by == MadeBy::Jobs) {
+            self.fit_within(id);
+        }
     }
 
     /// Closes a share: it is guaranteed nothing from now on.
@@ -387,12 +389,6 @@ impl Shares {
         }
     }
 
-    /// The share of the newest command.
-    #[inline]
-    pub(crate) fn running(&self) -> ShareId {
-        self.running
-    }
-
     /// A command of the share is being encoded. Notes when the share that ran so far was last used:
     /// once for many commands.
     pub(crate) fn runs(&mut self, share: ShareId, now: Clock) {
@@ -412,11 +408,6 @@ impl Shares {
         if let Some(entry) = self.entries.get_mut(share) {
             entry.counts.refusals += 1;
         }
-    }
-
-    /// Sets what may be lent. `None`: everything.
-    pub(crate) fn set_lending(&mut self, lending: Option<Lending>) {
-        self.lending = lending;
     }
 
     /// What hinders a share from taking `more_bytes` of free memory: guarantees of others that

@@ -54,10 +54,11 @@ pub(crate) struct Slabs {
     /// change once there is a block.
     pub(super) canary_bytes: u64,
     /// How often the app has polled.
-    polls: u32,
-    /// Blocks freed so far.
-    freed: u64,
-    freed_bytes: u64,
+    pub(crate) polls: u32,
+    /// How many blocks became free so far, and their bytes. While they stay the same, so does the
+    /// free room.
+    pub(crate) freed: u64,
+    pub(crate) freed_bytes: u64,
 }
 
 impl Slabs {
@@ -253,11 +254,6 @@ impl Slabs {
         (info.blocks == 0).then(|| (id, self.is_in_batch(id)))
     }
 
-    /// The app polls. Polls measure how long slabs are idle.
-    pub(crate) fn polled(&mut self, polls: u32) {
-        self.polls = polls;
-    }
-
     /// The empty slab that was unused for longest, as [`next_empty`](Self::next_empty) returns it,
     /// if it was unused for `idle_polls` polls.
     pub(crate) fn next_idle(&self, idle_polls: u32) -> Option<(SlabId, bool)> {
@@ -374,16 +370,6 @@ impl Slabs {
         self.freed_bytes += self.granted_bytes(size_bytes);
         let freed = self.pools.free(block);
         debug_assert!(freed.is_ok(), "a slot held a stale block: {freed:?}");
-    }
-
-    /// How many blocks became free so far. While this number stays the same, so does the free room.
-    pub(crate) fn freed(&self) -> u64 {
-        self.freed
-    }
-
-    /// Bytes of the blocks that became free so far.
-    pub(crate) fn freed_bytes(&self) -> u64 {
-        self.freed_bytes
     }
 
     /// Does the slab of a place still exist?

@@ -373,15 +373,6 @@ impl Slots {
         forgotten
     }
 
-    /// The tag index of the storage that begins at this offset of a buffer.
-    pub(super) fn tag_at(&self, buffer: BufferId, offset_bytes: u64) -> Option<u32> {
-        let is_there = |slot: &&Slot| {
-            (slot.place)
-                .is_some_and(|place| place.buffer == buffer && place.offset_bytes == offset_bytes)
-        };
-        Some(self.table.iter().find(is_there)?.tag)
-    }
-
     /// Why the storage has no value, if it has none.
     pub(crate) fn poison_of(&self, storage: &Storage) -> Option<Arc<Error>> {
         self.row(storage)?.poison.clone()

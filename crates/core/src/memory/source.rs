@@ -1,10 +1,10 @@
 //! Sources: where a buffer's bytes can be read again, so that no copy has to be kept.
 
 use std::fs::File;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use parking_lot::ReentrantMutex;
 
@@ -116,13 +116,7 @@ impl Source {
     }
 }
 
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source")
-            .field("len_bytes", &self.len_bytes)
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!(Source { len_bytes });
 
 #[cfg(unix)]
 fn read_exact_at(file: &File, bytes: &mut [u8], offset_bytes: u64) -> io::Result<()> {

@@ -151,7 +151,10 @@ pub fn choose<T>(
                 weights[chosen..=chosen + last].rotate_right(1);
             }
             if let Some(smaller) = smaller_ones(&weights[chosen..], missing_bytes, coming_bytes) {
-                chosen += to_front(&mut weights[chosen..], &smaller);
+                for (to, &from) in smaller.iter().enumerate() {
+                    weights[chosen + to..=chosen + from].rotate_right(1);
+                }
+                chosen += smaller.len();
                 break;
             }
         }
@@ -209,14 +212,6 @@ fn smaller_ones(
         }
     }
     None
-}
-
-/// Moves the items at these ascending indices to the front. Returns their number.
-fn to_front<T>(items: &mut [T], indices: &[usize]) -> usize {
-    for (to, &from) in indices.iter().enumerate() {
-        items[to..=from].rotate_right(1);
-    }
-    indices.len()
 }
 
 /// Moves the item at `order[n]` to `n`.

@@ -42,9 +42,10 @@ pub(crate) struct Reached {
 #[derive(Debug, Default)]
 pub(crate) struct Watermarks {
     marks: Vec<Mark>,
-    reached: Vec<Reached>,
+    /// Those that the app was not told of yet.
+    pub(crate) reached: Vec<Reached>,
     /// The most bytes of all slabs; `u64::MAX` for no limit.
-    limit_bytes: u64,
+    pub(crate) limit_bytes: u64,
 }
 
 impl Watermarks {
@@ -68,20 +69,10 @@ impl Watermarks {
         !self.marks.is_empty()
     }
 
-    /// Sets the most bytes of all slabs.
-    pub(crate) fn set_limit(&mut self, limit_bytes: u64) {
-        self.limit_bytes = limit_bytes;
-    }
-
-    /// Was a watermark reached since [`take_reached`](Self::take_reached)?
+    /// Was a watermark reached that the app was not told of?
     #[inline]
     pub(crate) fn has_reached(&self) -> bool {
         !self.reached.is_empty()
-    }
-
-    /// The watermarks that were reached since the last call.
-    pub(crate) fn take_reached(&mut self) -> Vec<Reached> {
-        std::mem::take(&mut self.reached)
     }
 
     /// The level of a share is about to fall: it may rise to its watermarks again. All blocks

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::engine::MemoryStats;
 use crate::memory::{SlabUse, printable, printable_end};
+use crate::transfer::StoreUse;
 use crate::units::Bytes;
 
 /// Lines for slabs and for holders in the report.
@@ -160,7 +161,8 @@ impl MemoryStats {
             let remark =
                 format_args!("{host} in the host's memory, peak {peak}; {used} of {disk} on disk");
             row(f, "evicted", out_bytes, remark)?;
-            for store in self.stores.iter().filter(|store| store.was_used()) {
+            let was_used = |store: &&StoreUse| store.bytes.up > 0 || store.failures > 0;
+            for store in self.stores.iter().filter(was_used) {
                 let remark = store.remark();
                 row(f, "in store", store.bytes.now, format_args!("{remark}"))?;
             }

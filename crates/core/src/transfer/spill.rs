@@ -313,9 +313,7 @@ impl SpillBlock {
         buffer: &mut Vec<u8>,
         sink: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let first = self
-            .frames
-            .partition_point(|frame| frame.header.end_bytes() <= offset_bytes);
+        let first = (self.frames).partition_point(|frame| frame.header.end_bytes() <= offset_bytes);
         for frame in &self.frames[first..] {
             let start_bytes = frame.header.start_bytes;
             if start_bytes >= end_bytes {

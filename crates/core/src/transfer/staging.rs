@@ -240,58 +240,62 @@ impl Uploads {
         (most > 0 && total_bytes + size_bytes <= limit_bytes).then_some(size_bytes)
     }
 
-    /// Adds a chunk for an upload of `wanted_bytes`. `false` when it would exceed the limit. `true`
-    /// without a chunk when another thread added one meanwhile, or the device was replaced; then
-    /// the caller asks again.
+    /// Adds a chunk for an upload of `wanted_bytes`. `false` when it would exceed the limit, or
+    /// there is no memory for it. `true` without a chunk when another thread added one meanwhile,
+    /// or the device was replaced; then the caller asks again.
     pub(crate) fn grow(&self, wanted_bytes: u64) -> BoxFuture<'_, DriverResult<bool>> {
         Box::pin(async move {
-            // Where a creation may wait, the app may stop polling the future that creates a chunk.
-            // No other thread waits for that.
-            let mut guard = None;
-            if !self.driver.may_wait() {
-                guard = self.growth.begin();
-                if guard.is_none() {
-                    return Ok(true);
-                }
-            }
-            let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
-                return Ok(false);
-            };
-            let limit_bytes = self.limit_bytes();
             let epoch = self.epoch();
-            let (buffer, size_bytes) = self.create(size_bytes).await?;
-            let mapped = match self.driver.map(At(buffer, 0), MapMode::Write, size_bytes) {
-                Ok(mapped) => mapped,
-                Err(error) => {
-                    self.driver.destroy_buffer(buffer, 0);
-                    return self.or_replaced(epoch, error);
-                }
-            };
-            // The chunk enters the table before the wait, so that a dropped future loses nothing.
-            // It does not enter if other threads have grown meanwhile, or the device was replaced.
-            let (kept, is_here) = {
-                let mut chunks = self.chunks.lock();
-                let is_here = self.epoch() == epoch;
-                let kept = is_here && total_bytes(&chunks) + size_bytes <= limit_bytes;
-                if kept {
-                    let phase = Phase::Returning(mapped.clone());
-                    chunks.push(Chunk::new(buffer, size_bytes, phase));
-                }
-                (kept, is_here)
-            };
-            drop(guard);
-            if !kept {
-                self.discard(buffer);
-                return Ok(!is_here);
+            match self.grow_in(epoch, wanted_bytes).await {
+                Err(_) if self.epoch() != epoch => Ok(true),
+                Err(DriverError::OutOfMemory | DriverError::OverBudget) => Ok(false),
+                grown => grown,
             }
-            if let Err(error) = self.driver.wait_for(WaitsFor::Host, &mapped).await {
-                // Otherwise the chunk would count as one that soon returns.
-                self.chunks.lock().retain(|chunk| chunk.buffer != buffer);
-                self.discard(buffer);
-                return self.or_replaced(epoch, error);
-            }
-            Ok(true)
         })
+    }
+
+    /// As [`grow`](Self::grow), for the device that is there now.
+    async fn grow_in(&self, epoch: u64, wanted_bytes: u64) -> DriverResult<bool> {
+        // Where a creation may wait, the app may stop polling the future that creates a chunk. No
+        // other thread waits for that.
+        let mut guard = None;
+        if !self.driver.may_wait() {
+            guard = self.growth.begin();
+            if guard.is_none() {
+                return Ok(true);
+            }
+        }
+        let Some(size_bytes) = self.size_of_next(wanted_bytes) else {
+            return Ok(false);
+        };
+        let limit_bytes = self.limit_bytes();
+        let (buffer, size_bytes) = self.create(size_bytes).await?;
+        let mapped = self.driver.map(At(buffer, 0), MapMode::Write, size_bytes);
+        let mapped = mapped.inspect_err(|_| self.driver.destroy_buffer(buffer, 0))?;
+        // The chunk enters the table before the wait, so that a dropped future loses nothing. It
+        // does not enter if other threads have grown meanwhile, or the device was replaced.
+        let (kept, is_here) = {
+            let mut chunks = self.chunks.lock();
+            let is_here = self.epoch() == epoch;
+            let kept = is_here && total_bytes(&chunks) + size_bytes <= limit_bytes;
+            if kept {
+                let phase = Phase::Returning(mapped.clone());
+                chunks.push(Chunk::new(buffer, size_bytes, phase));
+            }
+            (kept, is_here)
+        };
+        drop(guard);
+        if !kept {
+            self.discard(buffer);
+            return Ok(!is_here);
+        }
+        let waited = self.driver.wait_for(WaitsFor::Host, &mapped).await;
+        if waited.is_err() {
+            // Otherwise the chunk would count as one that soon returns.
+            self.chunks.lock().retain(|chunk| chunk.buffer != buffer);
+            self.discard(buffer);
+        }
+        waited.map(|()| true)
     }
 
     /// Destroys a mapped buffer that no submission uses.
@@ -312,14 +316,6 @@ impl Uploads {
                 }
                 Err(error) => return Err(error),
             }
-        }
-    }
-
-    /// The result for an error of a chunk that was begun in this epoch.
-    fn or_replaced(&self, epoch: u64, error: DriverError) -> DriverResult<bool> {
-        match self.epoch() == epoch {
-            true => Err(error),
-            false => Ok(true),
         }
     }
 

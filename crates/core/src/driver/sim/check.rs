@@ -54,14 +54,6 @@ impl State {
         Ok(())
     }
 
-    /// Checks a kernel's text, if the options say so.
-    pub(super) fn check_shader(&self, desc: &PipelineDesc) -> Check {
-        match self.options.checks_shaders {
-            true => super::shader::check(desc, &self.options),
-            false => Ok(()),
-        }
-    }
-
     pub(super) fn check_bind_group(&self, pipeline: PipelineId, bindings: &[Binding]) -> Check {
         let Some(kernel) = self.pipelines.get(pipeline.0) else {
             return Err("bind group: the pipeline does not exist (any more)".to_string());

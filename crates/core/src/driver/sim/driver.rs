@@ -13,6 +13,7 @@ use super::handle::SimHandle;
 use super::interpreted::{Interpreted, fault_at};
 use super::options::{SimKernels, SimOptions};
 use super::queue::State;
+use super::shader;
 use super::work::{BoundRanges, Pipeline, Work};
 use crate::driver::interface::ShowTo;
 use crate::driver::{
@@ -70,7 +71,7 @@ impl SimDriver {
         self.device.with(|state| {
             state.enter(Site::CreatePipeline)?;
             state.allow(state.check_pipeline(&desc))?;
-            state.check_shader(&desc).map_err(|why| {
+            shader::check(&desc, &state.options).map_err(|why| {
                 let refusal = state.refuse(why.clone());
                 match desc.reference {
                     // A wrong text of the library: no other kernel may hide it.

@@ -73,10 +73,7 @@ impl LinkTimes {
             watch.stamps = create(opened);
             watch.is_off = watch.stamps.is_none();
         }
-        watch
-            .stamps
-            .is_some()
-            .then_some(TimedLink { watch, ops, run })
+        (watch.stamps.is_some()).then_some(TimedLink { watch, ops, run })
     }
 
     /// The run whose timestamps have arrived, if one has. Each call takes it.

@@ -5,7 +5,7 @@
 //! them. An app may open its device with lower limits. Then an error names the limit that is too
 //! low.
 
-use wgpu::Limits;
+use wgpu::{Features, Limits};
 
 use super::caps;
 use crate::driver::MOST_BIND_GROUPS;
@@ -49,9 +49,10 @@ struct Limit {
     is_most: bool,
 }
 
-/// Refuses a device with a limit that is too low for the engine. The error names the limit.
-pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
-    let mut limits = all(limits, has_immediates).into_iter();
+/// Refuses a device, or an adapter, with a limit that is too low for the engine. The error names
+/// the limit.
+pub(super) fn check(features: Features, limits: &Limits) -> Result<()> {
+    let mut limits = all(limits, caps::has_immediates(features, limits)).into_iter();
     let short = limits.find(|limit| match limit.is_most {
         true => limit.has > limit.needs,
         false => limit.has < limit.needs,
@@ -68,12 +69,6 @@ pub(super) fn check(limits: &Limits, has_immediates: bool) -> Result<()> {
              when you open it, or for another adapter"
         ),
     ))
-}
-
-/// As [`check`], for an open device.
-pub(super) fn check_device(device: &wgpu::Device) -> Result<()> {
-    let limits = device.limits();
-    check(&limits, caps::has_immediates(device.features(), &limits))
 }
 
 fn all(limits: &Limits, has_immediates: bool) -> Vec<Limit> {
@@ -129,14 +124,14 @@ mod tests {
 
     #[test]
     fn every_limit_is_named_with_what_is_needed() {
-        assert!(check(&Limits::default(), false).is_ok());
+        assert!(check(Features::empty(), &Limits::default()).is_ok());
         for (has_immediates, count) in [(true, 13), (false, 17)] {
             assert_eq!(all(&Limits::default(), has_immediates).len(), count);
         }
         let lower = |change: fn(&mut Limits)| {
             let mut limits = Limits::default();
             change(&mut limits);
-            match check(&limits, false) {
+            match check(Features::empty(), &limits) {
                 Err(Error::Option { option, reason }) => (option, reason),
                 other => panic!("{other:?}"),
             }
@@ -158,13 +153,13 @@ mod tests {
             reason.contains("has 1000") && reason.contains("at least 73728"),
             "{reason}"
         );
-        let low = check(&Limits::downlevel_defaults(), false)
+        let low = check(Features::empty(), &Limits::downlevel_defaults())
             .unwrap_err()
             .to_string();
         assert!(
             low.starts_with("`max_storage_buffers_per_shader_stage`"),
             "{low}"
         );
-        assert!(check(&Limits::downlevel_webgl2_defaults(), false).is_err());
+        assert!(check(Features::empty(), &Limits::downlevel_webgl2_defaults()).is_err());
     }
 }

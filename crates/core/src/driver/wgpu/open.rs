@@ -80,7 +80,7 @@ impl AdapterSummary {
             driver: caps::driver_of(&info),
             kind: caps::kind_of(info.device_type),
             name: caps::name_of(&info),
-            falls_short: check_adapter(adapter).is_err(),
+            falls_short: needed::check(adapter.features(), &adapter.limits()).is_err(),
         }
     }
 
@@ -180,12 +180,6 @@ fn keep_loaded(instance: &wgpu::Instance) {
 fn computes(adapter: &wgpu::Adapter) -> bool {
     let flags = adapter.get_downlevel_capabilities().flags;
     flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
-}
-
-/// Refuses an adapter with a limit that is too low. The error names the limit.
-fn check_adapter(adapter: &wgpu::Adapter) -> Result<()> {
-    let limits = adapter.limits();
-    needed::check(&limits, caps::has_immediates(adapter.features(), &limits))
 }
 
 /// The index of the wanted adapter. If several fit, the one that `like` describes.
@@ -311,7 +305,7 @@ pub(super) fn find<'a>(
         let adapters = usable(request).await?;
         let found = adapters.iter().map(AdapterSummary::new).collect::<Vec<_>>();
         let adapter = &adapters[choose(&found, wanted, request.power, like)?];
-        check_adapter(adapter)?;
+        needed::check(adapter.features(), &adapter.limits())?;
         let info = adapter.get_info();
         let cooperative_size = cooperative::size(adapter);
         let kind = caps::kind_of(info.device_type);
@@ -364,7 +358,7 @@ impl WgpuDriver {
         queue: &wgpu::Queue,
         host_heap: Option<bool>,
     ) -> Result<Self> {
-        needed::check_device(device)?;
+        needed::check(device.features(), &device.limits())?;
         let mut caps = caps::of_device(adapter, device);
         caps.choose_host_heap(host_heap);
         let objects = (adapter.cloned(), device.clone(), queue.clone());

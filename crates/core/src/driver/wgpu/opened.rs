@@ -56,9 +56,7 @@ impl Opened {
     /// Reads pipelines from a folder, and writes them there at the end.
     pub(super) fn use_cache(&mut self, folder: Option<&Path>) {
         let Some(folder) = folder else { return };
-        let opened = self
-            .guard
-            .guarded(|| PipelineCache::open(&self.guard.device, folder));
+        let opened = (self.guard).guarded(|| PipelineCache::open(&self.guard.device, folder));
         // If the device reports an error, it works without the cache.
         self.pipeline_cache = self.guard.now(opened).ok().flatten();
     }

@@ -7,7 +7,6 @@ use super::super::failure::invalid;
 use super::super::replacement::refusal;
 use super::super::{Caps, DriverError, DriverResult};
 use super::driver::WgpuDriver;
-use super::guard::Guard;
 use super::open::{Found, LONGEST_WAIT, find};
 use super::opened::{Objects, Opened};
 use super::{caps, needed};
@@ -19,7 +18,10 @@ impl WgpuDriver {
         let Some(request) = &self.request else {
             return invalid("the device belongs to the app, which has to pass another one");
         };
-        check_gone(&old.guard)?;
+        let polled = old.guard.poll_device(wgpu::PollType::Poll);
+        if !matches!(polled, Err(DriverError::Lost(_))) {
+            return invalid("the device is not lost");
+        }
         let found = find(request, Some(&self.caps)).await;
         let Found { objects, caps } =
             found.map_err(|error| DriverError::Lost(error.to_string()))?;
@@ -38,7 +40,7 @@ impl WgpuDriver {
         if self.request.is_some() {
             return invalid("the device is ours, not the app's: it is opened again, not replaced");
         }
-        needed::check_device(&objects.1)
+        needed::check(objects.1.features(), &objects.1.limits())
             .map_err(|error| DriverError::Invalid(error.to_string()))?;
         self.check_caps(&caps::of_device(objects.0.as_ref(), &objects.1))?;
         let opened = self.open_anew(objects, None)?;
@@ -77,13 +79,5 @@ impl WgpuDriver {
         drop(current);
         drop((leftovers, before));
         Some(new)
-    }
-}
-
-/// Refuses if a device still works: then the caller is wrong to replace it.
-fn check_gone(guard: &Guard) -> DriverResult<()> {
-    match guard.poll_device(wgpu::PollType::Poll) {
-        Err(DriverError::Lost(_)) => Ok(()),
-        _ => invalid("the device is not lost"),
     }
 }

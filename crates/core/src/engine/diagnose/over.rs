@@ -134,17 +134,4 @@ impl Diagnose {
         let offset_bytes = super::PATTERN_BYTES + u64::from(first) * ANSWER_BYTES;
         (first, offset_bytes)
     }
-
-    /// Ends a check of everything. If looks were missed, the suspects stay for the pass that finds
-    /// the damage.
-    pub(crate) fn end_look_over(&mut self) {
-        if self.is_all_seen {
-            self.suspects.clear();
-        }
-    }
-
-    /// Notes that all looks so far are in accepted submissions.
-    pub(crate) fn was_submitted(&mut self) {
-        self.submitted = self.asked.len();
-    }
 }

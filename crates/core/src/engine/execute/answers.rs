@@ -47,8 +47,10 @@ pub(crate) async fn look_over(pass: &Pass) -> Result<()> {
         }
     }
     collect(pass).await?;
-    if let Some(diagnose) = &mut pass.lock().diagnose {
-        diagnose.end_look_over();
+    let mut state = pass.lock();
+    // If looks were missed, the suspects stay for the pass that finds the damage.
+    if let Some(diagnose) = state.diagnose.as_mut().filter(|one| one.is_all_seen) {
+        diagnose.suspects.clear();
     }
     Ok(())
 }
@@ -56,10 +58,7 @@ pub(crate) async fn look_over(pass: &Pass) -> Result<()> {
 /// Whether the pass must collect answers before it asks more.
 fn is_half_full(pass: &Pass) -> bool {
     let state = pass.lock();
-    state
-        .diagnose
-        .as_ref()
-        .is_some_and(|one| one.is_half_full())
+    (state.diagnose.as_ref()).is_some_and(|one| one.is_half_full())
 }
 
 /// Records one dispatch per slab, or per window of one, over a table of the zones.

@@ -189,8 +189,8 @@ impl State {
         for one in ready {
             self.write_table(launch, &one.table);
             (self.batch).dispatch(one.pipeline, one.bind_group, &launch.params, launch.groups);
-            if let Some(entry) = self.timing.of_launch(launch) {
-                self.batch.timed.push(entry);
+            if let Some(times) = &mut self.timing.times {
+                self.batch.timed.push(times.of_launch(launch));
             }
         }
         if self.diagnose.is_some() {
@@ -265,7 +265,7 @@ impl State {
                 Need::Restore(storage.clone())
             } else if take_over(self, index) {
                 continue;
-            } else if self.memory.place(storage, self.head.fit())?.is_some() {
+            } else if self.memory.place(storage, self.head.fit)?.is_some() {
                 placed.push(storage);
                 continue;
             } else {
@@ -318,7 +318,7 @@ impl State {
         if let Some(place) = self.memory.slots.find(storage) {
             return Ok(place);
         }
-        let place = self.memory.place(storage, self.head.fit())?;
+        let place = self.memory.place(storage, self.head.fit)?;
         place.ok_or_else(|| Stop::Need(Need::Room(storage.clone())))
     }
 

@@ -74,10 +74,8 @@ pub(super) async fn stage_for_gear(
             (rest, at) = (&rest[taken..], at + taken as u64);
             continue;
         }
-        match pass.restore_staging.grow(rest.len() as u64).await {
-            Ok(true) => continue,
-            Ok(false) | Err(DriverError::OutOfMemory | DriverError::OverBudget) => {}
-            Err(error) => return Err(error),
+        if pass.restore_staging.grow(rest.len() as u64).await? {
+            continue;
         }
         let submitted = pass.submit();
         submitted.map_err(|error| DriverError::Lost(error.to_string()))?;

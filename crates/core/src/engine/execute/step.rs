@@ -123,7 +123,8 @@ impl State {
             self.leave_behind(next, error);
             return ControlFlow::Continue(());
         }
-        let alone = cmd.is_custom() || self.memory.census.has_imports() && cmd.is_foreign();
+        let has_imports = self.memory.census.sums.imported_bytes.now > 0;
+        let alone = cmd.is_custom() || has_imports && cmd.is_foreign();
         let priority = self.has_priorities.then(|| priority(cmd));
         if !self.batch.is_empty() && (alone || self.batch.is_above(priority)) {
             self.queue.put_back(next);

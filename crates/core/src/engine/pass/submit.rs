@@ -80,7 +80,7 @@ impl Pass {
                 state.submitted(submission, &batch.timed);
                 state.pace.grow();
                 if let Some(diagnose) = &mut state.diagnose {
-                    diagnose.was_submitted();
+                    diagnose.submitted = diagnose.asked.len();
                 }
             }
             Err(error) => failure = Some(refusal("a submission", error)),
@@ -146,11 +146,6 @@ impl Pass {
         (state.refused_changes).submitted(&mut state.memory, submission.serial);
         state.submitted(submission, &[]);
         Ok(())
-    }
-
-    /// Releases one slab, if it is empty.
-    pub(crate) fn release_one(&self, slab: SlabId) -> Result<u64> {
-        self.release(|memory| memory.slabs.if_empty(slab))
     }
 
     /// Releases, one by one, the empty slabs that `next` names.
@@ -222,7 +217,7 @@ fn forget_buffers(state: &mut State, buffers: &[(BufferId, u64)]) -> Vec<BindGro
         }
     }
     match state.batch.is_empty() {
-        true => state.groups.take_discarded(),
+        true => std::mem::take(&mut state.groups.discarded),
         false => Vec::new(),
     }
 }

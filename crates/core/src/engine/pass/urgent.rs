@@ -43,7 +43,7 @@ impl Pass {
     /// waits for one submission at most. The wait is before the next commands are encoded, not
     /// before they are submitted: what comes meanwhile goes first.
     pub(crate) async fn wait_if_lower(&self) -> Result<()> {
-        if self.works_for_lower() {
+        if self.lock().lets_others_go_first() {
             self.wait_idle().await?;
         }
         Ok(())
@@ -51,7 +51,8 @@ impl Pass {
 
     /// From now on the pass meets a need of the command at the head of the queue.
     pub(crate) fn hold(&self) -> HoldGuard<'_> {
-        match self.works_for_lower() {
+        let is_lower = self.lock().lets_others_go_first();
+        match is_lower {
             true => self.hold_for(HeldFor::Command),
             false => HoldGuard(None),
         }
@@ -59,7 +60,7 @@ impl Pass {
 
     /// From now on the pass does something whole, if others may wait for what it does.
     pub(crate) fn hold_whole(&self) -> HoldGuard<'_> {
-        let is_held = self.lock().holds.held().is_some();
+        let is_held = self.lock().holds.held.is_some();
         match is_held {
             true => self.hold_for(HeldFor::Whole),
             false => HoldGuard(None),
@@ -69,7 +70,7 @@ impl Pass {
     /// From now on the pass does this, and others may wait for it. What the pass does whole stays
     /// whole.
     pub(crate) fn hold_for(&self, held: HeldFor) -> HoldGuard<'_> {
-        let before = self.lock().holds.held();
+        let before = self.lock().holds.held;
         if before != Some(HeldFor::Whole) {
             self.swap_hold(Some(held));
         }
@@ -102,7 +103,7 @@ impl Pass {
     /// The priority of what the pass does, if commands above it have come, and where they run.
     fn outranked(&self) -> Option<(i8, Amid)> {
         let state = &mut *self.lock();
-        let held = state.holds.held().filter(|_| state.holds.looks())?;
+        let held = state.holds.held.filter(|_| state.holds.looks())?;
         let now_ns = now_ns(self, state);
         state.holds.look(now_ns);
         match held {
@@ -144,7 +145,8 @@ impl Pass {
                 let state = &mut *self.lock();
                 let refused = state.refused_submissions() - refused_before;
                 let has_changed = state.change_marks() != before;
-                state.holds.ran_amid(has_changed, refused);
+                state.holds.changes_amid += u64::from(has_changed);
+                state.holds.refused_amid += refused;
                 has_changed
             };
             if has_changed {
@@ -157,18 +159,13 @@ impl Pass {
 
     /// How often urgent commands have changed anything in the middle of something else.
     pub(crate) fn changes_amid(&self) -> u64 {
-        self.lock().holds.changes_amid()
+        self.lock().holds.changes_amid
     }
 
     /// The refused submissions, without those of urgent commands in the middle of what the pass
     /// does.
     pub(crate) fn refused_submissions(&self) -> u64 {
         self.lock().refused_submissions()
-    }
-
-    /// Whether the command at the head of the queue has a lower priority than some share.
-    fn works_for_lower(&self) -> bool {
-        self.lock().lets_others_go_first()
     }
 }
 

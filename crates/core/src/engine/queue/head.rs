@@ -9,9 +9,11 @@ use crate::memory::{HoleChoice, Storage};
 pub(crate) struct Head {
     /// The storages that the engine has placed for the command.
     placed: Vec<Weak<Storage>>,
-    fit: HoleChoice,
-    /// While slabs drain to a lower limit, the operands of the command may be evicted too.
-    may_evict_operands: bool,
+    /// The holes that the operands may use, until the command has run, found no room, or a
+    /// placement took the permission.
+    pub(crate) fit: HoleChoice,
+    /// While slabs drain to a lower limit, the operands may be evicted like any other storage.
+    pub(crate) may_evict_operands: bool,
 }
 
 impl Head {
@@ -22,18 +24,6 @@ impl Head {
         if !self.placed.is_empty() {
             self.placed.clear();
         }
-    }
-
-    /// The holes that the operands may use.
-    #[inline]
-    pub(crate) fn fit(&self) -> HoleChoice {
-        self.fit
-    }
-
-    /// Sets the holes that the operands may use, until the command has run, found no room, or a
-    /// placement took the permission.
-    pub(crate) fn set_fit(&mut self, fit: HoleChoice) {
-        self.fit = fit;
     }
 
     /// Takes the permission for one placement. Later ones get the best holes again.
@@ -50,14 +40,5 @@ impl Head {
     pub(crate) fn take_placed(&mut self) -> impl Iterator<Item = Arc<Storage>> {
         let placed = std::mem::take(&mut self.placed);
         placed.into_iter().filter_map(|one| one.upgrade())
-    }
-
-    /// Whether the operands may be evicted like any other storage.
-    pub(crate) fn may_evict_operands(&self) -> bool {
-        self.may_evict_operands
-    }
-
-    pub(crate) fn set_may_evict_operands(&mut self, may_evict_operands: bool) {
-        self.may_evict_operands = may_evict_operands;
     }
 }

@@ -9,8 +9,7 @@ use super::evict::{self, PendingEviction};
 use crate::engine::pass::Pass;
 use crate::engine::tiers;
 use crate::error::Result;
-use crate::memory::Candidate;
-use crate::memory::Tier;
+use crate::memory::{Candidate, Tier};
 
 /// Records copies of storages that will be evicted soon. Stops where a copy would have to wait or
 /// take memory from others.
@@ -37,9 +36,7 @@ pub(super) fn take_pending_eviction(
     victim: Candidate,
 ) -> std::result::Result<PendingEviction, Candidate> {
     let mut state = pass.lock();
-    let under_way = state.cleanings.take(&victim.storage);
-    // The victim may have been in the heap of the host's memory before.
-    let Some(one) = under_way.or_else(|| state.demotions.take(&victim.storage)) else {
+    let Some(one) = state.cleanings.take(&victim.storage) else {
         return Err(victim);
     };
     if one.storage(&state.memory).is_none() {

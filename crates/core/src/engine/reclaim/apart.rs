@@ -213,11 +213,10 @@ async fn move_out(pass: &Pass, clash: &Clash) -> Result<bool> {
 /// Creates a slab that has room for the storage and nothing else. `false` if there is no memory.
 async fn create_slab_for(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
     let growth = pass.lock().memory.slabs.growth(storage.size_bytes());
-    let Ok(mut growth) = growth else {
+    let Ok(growth) = growth else {
         return Ok(false);
     };
-    growth.slab_bytes = growth.least_bytes;
-    let created = pass.unless_lost(compact::create_planned(pass, &growth).await)?;
+    let created = pass.unless_lost(compact::create_planned(pass, &growth.least()).await)?;
     Ok(created.is_ok())
 }
 

@@ -1,8 +1,9 @@
 //! Asks the app to free memory, and tells it that a level has risen to a watermark.
 
+use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::engine::limits::outside::Pressure;
+use crate::engine::outside::Pressure;
 use crate::engine::pass::Pass;
 
 /// Calls the app's callbacks. Returns the bytes that became free. The caller has no lock but the
@@ -11,7 +12,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     let Some(callbacks) = pass.outside.begin_asking() else {
         return 0;
     };
-    let freed_before = pass.lock().memory.slabs.freed_bytes();
+    let freed_before = pass.lock().memory.slabs.freed_bytes;
     let levels = pass.driver.ledger().levels();
     let pressure = Pressure {
         wanted_bytes,
@@ -27,7 +28,7 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
     }
     let mut state = pass.lock();
     state.free_dead();
-    let freed_bytes = state.memory.slabs.freed_bytes() - freed_before;
+    let freed_bytes = state.memory.slabs.freed_bytes - freed_before;
     pass.outside.end_asking(freed_bytes > 0);
     freed_bytes
 }
@@ -35,11 +36,9 @@ pub(super) fn call_back(pass: &Pass, wanted_bytes: u64) -> u64 {
 /// Calls the callbacks of the watermarks that were reached. The caller has no lock but the
 /// execution lock.
 pub(crate) fn tell_watermarks(pass: &Pass) {
-    let reached = pass.lock().memory.watermarks.take_reached();
+    let reached = take(&mut pass.lock().memory.watermarks.reached);
     for one in reached {
-        let listener = pass
-            .watermarks
-            .begin_call(one.id, one.bytes, one.limit_bytes);
+        let listener = (pass.watermarks).begin_call(one.id, one.bytes, one.limit_bytes);
         let Some((mark, callback)) = listener else {
             continue;
         };

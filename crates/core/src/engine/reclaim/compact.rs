@@ -49,7 +49,7 @@ pub(super) fn carry_out<'a>(
     heap: Heap,
     steps: &'a [Step],
 ) -> BoxFuture<'a, Result<Outcome>> {
-    Box::pin(async move {
+    let carried_out = async move {
         let has_moves = steps
             .iter()
             .any(|step| matches!(step, Step::Move { .. } | Step::MoveToNew { .. }));
@@ -74,7 +74,7 @@ pub(super) fn carry_out<'a>(
                     }
                 }
                 Step::Release(slab) if heap == Heap::Device => {
-                    pass.release_one(*slab)?;
+                    pass.release(|memory| memory.slabs.if_empty(*slab))?;
                 }
                 // A slab in the host's memory goes with others, when another one needs its room.
                 Step::Release(_) => {}
@@ -90,7 +90,10 @@ pub(super) fn carry_out<'a>(
                 Step::Create(growth) => {
                     match pass.unless_lost(create_planned(pass, growth).await)? {
                         Ok(slab) => created = Some(slab),
-                        Err(error) => return Ok(no_slab(error)),
+                        Err(DriverError::OutOfMemory | DriverError::OverBudget) => {
+                            return Ok(Outcome::NoSlab);
+                        }
+                        Err(error) => return Ok(Outcome::Refused(refusal("a slab", error))),
                     }
                 }
                 Step::MoveToNew {
@@ -109,7 +112,12 @@ pub(super) fn carry_out<'a>(
         }
         parts.end(pass).await?;
         Ok(Outcome::Done)
-    })
+    };
+    Box::pin(in_span!(
+        "compaction",
+        { steps = steps.len() as u64 },
+        carried_out
+    ))
 }
 
 /// The parts in which a compaction is carried out.
@@ -152,23 +160,13 @@ impl Parts {
     }
 }
 
-fn no_slab(error: DriverError) -> Outcome {
-    match error {
-        DriverError::OutOfMemory | DriverError::OverBudget => Outcome::NoSlab,
-        error => Outcome::Refused(refusal("a slab", error)),
-    }
-}
-
 /// Creates a slab. Released slabs may still be in use. If the device's bytes would pass the
 /// high-water mark or the budget with them, the engine first waits for them.
 pub(super) async fn create_planned(pass: &Pass, growth: &Growth) -> Result<SlabId, DriverError> {
     let retiring_bytes = pass.driver.ledger().levels().retiring_bytes.now;
-    if pass
-        .lock()
-        .memory
-        .slabs
-        .passes_mark(growth.slab_bytes.saturating_add(retiring_bytes))
-    {
+    let more_bytes = growth.slab_bytes.saturating_add(retiring_bytes);
+    let passes_mark = pass.lock().memory.slabs.passes_mark(more_bytes);
+    if passes_mark {
         wait_to_create(pass).await?;
     }
     let created = create_slab(pass, growth).await;
@@ -195,9 +193,7 @@ fn create_slab<'a>(
 ) -> BoxFuture<'a, Result<SlabId, DriverError>> {
     Box::pin(async move {
         let label = "lapidary slab";
-        let buffer = pass
-            .driver
-            .create_buffer(Account::Slabs, growth.slab_bytes, label);
+        let buffer = (pass.driver).create_buffer(Account::Slabs, growth.slab_bytes, label);
         let buffer = match buffer.await {
             Ok(buffer) => buffer,
             Err(error) => {
@@ -252,9 +248,7 @@ pub(crate) fn compact_pass(
                 return Ok((0, 0));
             }
             let _hold = hold_last(pass, attempt);
-            let carried_out = carry_out(pass, heap, &steps);
-            let outcome = in_span!("compaction", { steps = steps.len() as u64 }, carried_out);
-            if !matches!(outcome.await?, Outcome::Interrupted) {
+            if !matches!(carry_out(pass, heap, &steps).await?, Outcome::Interrupted) {
                 break;
             }
         }
@@ -274,9 +268,10 @@ pub(crate) async fn compact_heap(pass: &Pass, size_bytes: u64, limit_bytes: u64)
         };
         let Ok(steps) = steps else { break };
         let _hold = hold_last(pass, attempt);
-        let carried_out = carry_out(pass, Heap::Host, &steps);
-        let outcome = in_span!("compaction", { steps = steps.len() as u64 }, carried_out);
-        if !matches!(outcome.await?, Outcome::Interrupted) {
+        if !matches!(
+            carry_out(pass, Heap::Host, &steps).await?,
+            Outcome::Interrupted
+        ) {
             break;
         }
     }

@@ -39,7 +39,7 @@ pub(super) async fn demote_ahead(
     let (mut missing_bytes, coldest) = {
         let state = pass.lock();
         let room_bytes = heap::unslabbed_bytes(pass) + state.memory.heap_room_bytes();
-        let room_bytes = room_bytes + state.demotions.bytes_to(None);
+        let room_bytes = room_bytes + state.cleanings.demoted_bytes(None);
         let wanted_bytes = evicted_bytes.max(outlook.lack_bytes).min(most_bytes);
         let missing_bytes = wanted_bytes.saturating_sub(room_bytes);
         if missing_bytes == 0 {
@@ -73,7 +73,7 @@ fn coldest(state: &State, outlook: &Outlook) -> Vec<Candidate> {
         block.distance(now, next, outlook.known)
     };
     let mut blocks = state.memory.only_in_heap();
-    blocks.retain(|block| !state.demotions.holds(&block.storage));
+    blocks.retain(|block| !state.cleanings.holds(&block.storage));
     blocks.sort_by_cached_key(|block| Reverse(distance(block)));
     blocks
 }
@@ -89,14 +89,13 @@ async fn copy_on(pass: &Pass, block: Candidate) -> Result<bool> {
     let Some(destination) = begun else {
         return Ok(false);
     };
-    let Some(started) = evict::start_eviction(pass, block, destination).await? else {
+    let started = evict::start_eviction(pass, block, destination).await?;
+    // Parts may be smaller than before, because its buffers took some of the limit. No pass would
+    // go on with the rest.
+    let Some(mut started) = started.filter(|started| !started.copy.is_left()) else {
         return Ok(false);
     };
-    if started.copy.is_left() {
-        // Parts are smaller than before, because its buffers took some of the limit. No pass would
-        // go on with the rest.
-        return Ok(false);
-    }
-    pass.lock().demotions.push(started.copy);
+    started.copy.is_demotion = true;
+    pass.lock().cleanings.push(started.copy);
     Ok(true)
 }

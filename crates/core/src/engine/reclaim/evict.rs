@@ -13,23 +13,19 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::ahead;
 use super::evict_in_place::evict_in_place;
 use super::evict_to_heap::{Moved, evict_to_heap};
-use super::needed;
 use super::outlook::Outlook;
-use super::retire;
-use super::victims;
+use super::{ahead, needed, retire, victims};
 use crate::driver::{At, BoxFuture, Op};
 use crate::engine::pass::Pass;
+use crate::engine::state::State;
 use crate::engine::state::cleaning::Cleaning;
 use crate::engine::state::destination::{Destination, DestinationGuard};
 use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
-use crate::memory::Tier;
-use crate::memory::{Candidate, Copies, Whom};
-use crate::transfer::ReadingGuard;
-use crate::transfer::{Reading, refusal};
+use crate::memory::{Candidate, Copies, Storage, Tier, Whom};
+use crate::transfer::{Reading, ReadingGuard, refusal};
 
 /// The choices of victims in a row that may free nothing before the eviction stops.
 const CHOICES_IN_VAIN: usize = 4;
@@ -65,17 +61,13 @@ pub(super) fn drop_copied(pass: &Pass, wanted_bytes: u64, whom: Whom) -> u64 {
 }
 
 /// Evicts storages until `wanted_bytes` are free. Those with another copy are dropped, the others
-/// are written to the tier. Returns the freed bytes, and the outlook of the last choice.
+/// are written to the tier. Returns the freed bytes, and the outlook of the last choice of victims.
 pub(super) async fn evict_bytes(
     pass: &Pass,
     wanted_bytes: u64,
     tier: Tier,
     whom: Whom,
 ) -> Result<(u64, Option<Outlook>)> {
-    if tier == Tier::Host && pass.caps().maps_slabs {
-        // Host and device share one memory, so this would free nothing.
-        return Ok((0, None));
-    }
     // No bytes have to leave for these.
     let given_up_bytes = pass.lock().give_up_suspended_restores();
     if given_up_bytes > 0 {
@@ -177,12 +169,10 @@ pub(super) async fn evict_victims(
                 Moved::NoRoom => {}
             }
         }
-        let started = match go_on_or_start(pass, victim, tier).await? {
-            Ok(started) => started,
-            Err(len_bytes) => {
-                too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
-                continue;
-            }
+        let len_bytes = victim.storage.len_bytes();
+        let Ok(started) = go_on_or_start(pass, victim, tier).await? else {
+            too_large_bytes = Some(too_large_bytes.unwrap_or(u64::MAX).min(len_bytes));
+            continue;
         };
         let Some(started) = started else { break };
         if !pass.caps().maps_slabs {
@@ -215,12 +205,12 @@ pub(super) async fn evict_victims(
 }
 
 /// Goes on with a copy of a victim's bytes, or starts one. `None` if there is no buffer for it. The
-/// inner error is the number of bytes for which the tier has no room.
-async fn go_on_or_start(
+/// inner error is that of the tier, which does not take the bytes.
+pub(super) async fn go_on_or_start(
     pass: &Pass,
     victim: Candidate,
     tier: Tier,
-) -> Result<std::result::Result<Option<PendingEviction>, u64>> {
+) -> Result<Result<Option<PendingEviction>>> {
     let victim = match ahead::take_pending_eviction(pass, victim) {
         Ok(mut begun) => match record(pass, &mut begun).await? {
             true => return Ok(Ok(Some(begun))),
@@ -231,7 +221,7 @@ async fn go_on_or_start(
     };
     match tiers::destination(pass, &victim.storage, tier) {
         Ok(destination) => start_eviction(pass, victim, destination).await.map(Ok),
-        Err(_) => Ok(Err(victim.storage.len_bytes())),
+        Err(error) => Ok(Err(error)),
     }
 }
 
@@ -366,7 +356,7 @@ pub(super) async fn finish_eviction(pass: &Pass, mut eviction: PendingEviction) 
         if let Some(error) = copy.reading.failure() {
             return Err(error);
         }
-        if copy.is_between_parts() {
+        if copy.is_left() && copy.reading.next_signal().is_none() {
             match give_way_amid(pass, eviction).await? {
                 Some(goes_on) => eviction = goes_on,
                 None => return Ok(false),
@@ -417,18 +407,16 @@ pub(super) fn evict_copied(pass: &Pass, eviction: &PendingEviction) -> Result<bo
     }
     let mut copies = Copies::default();
     eviction.copy.destination.finish(&mut copies)?;
-    mark_evicted(pass, &eviction.victim, copies);
+    pass.lock().mark_evicted(&eviction.victim.storage, copies);
     Ok(true)
 }
 
-/// Frees the place of a victim whose bytes were copied.
-fn mark_evicted(pass: &Pass, victim: &Candidate, copies: Copies) {
-    let mut state = pass.lock();
-    state.count_transfer(&copies, victim.storage.len_bytes());
-    state
-        .memory
-        .slots
-        .copied(&victim.storage, |known| known.add(copies));
-    state.memory.evict_clean(&victim.storage);
-    state.counters.evicted_bytes += victim.storage.len_bytes();
+impl State {
+    /// Frees the place of a storage that now has these copies.
+    pub(super) fn mark_evicted(&mut self, storage: &Storage, copies: Copies) {
+        self.count_transfer(&copies, storage.len_bytes());
+        (self.memory.slots).copied(storage, |known| known.add(copies));
+        self.memory.evict_clean(storage);
+        self.counters.evicted_bytes += storage.len_bytes();
+    }
 }

@@ -67,13 +67,11 @@ async fn clear(pass: &Pass, victim: &Candidate) -> DriverResult<()> {
     let part_bytes = pass.part_bytes();
     let granted_bytes = {
         let state = pass.lock();
-        if !state.memory.may_clear_at_once() {
+        // Canaries and their pattern must stay.
+        if !state.memory.previous.is_on() || state.memory.canaries.is_on() {
             return Ok(());
         }
-        state
-            .memory
-            .slabs
-            .granted_bytes(victim.storage.size_bytes())
+        (state.memory.slabs).granted_bytes(victim.storage.size_bytes())
     };
     let mut at = 0;
     while at < granted_bytes {

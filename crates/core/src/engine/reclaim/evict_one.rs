@@ -2,20 +2,14 @@
 
 use std::sync::Arc;
 
-use super::ahead;
-use super::demote;
-use super::evict;
 use super::evict_in_place::evict_in_place;
 use super::evict_to_heap::{Moved, evict_to_heap};
-use super::refuse;
-use super::shrink;
-use super::victims;
+use super::{demote, evict, refuse, shrink, victims};
 use crate::driver::DriverError;
 use crate::engine::pass::Pass;
 use crate::engine::tiers;
 use crate::error::{Error, Result};
-use crate::memory::Tier;
-use crate::memory::{Candidate, Storage};
+use crate::memory::{Candidate, Storage, Tier};
 
 /// The attempts to move a storage to the heap in the host's memory while others change it.
 const MOVES: usize = 3;
@@ -108,15 +102,8 @@ async fn evict_to(pass: &Pass, mut victim: Candidate, tier: Tier) -> Result<bool
             None => return Ok(true),
         }
     }
-    let eviction = match ahead::take_pending_eviction(pass, victim) {
-        Ok(begun) => begun,
-        Err(victim) => {
-            let destination = tiers::destination(pass, &victim.storage, tier)?;
-            match evict::start_eviction(pass, victim, destination).await? {
-                Some(eviction) => eviction,
-                None => return Ok(false),
-            }
-        }
+    let Some(eviction) = evict::go_on_or_start(pass, victim, tier).await?? else {
+        return Ok(false);
     };
     if pass.caps().maps_slabs {
         return evict_in_place(pass, eviction, None).await;

@@ -16,6 +16,7 @@ use crate::engine::heap::{create_slab, slabs_limit_bytes, unslabbed_bytes};
 use crate::engine::pass::Pass;
 use crate::engine::state::State;
 use crate::engine::state::changes::BlockOp;
+use crate::engine::state::cleaning::Cleaning;
 use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
 use crate::memory::{Candidate, Copies, Heap, HeapBlock, HoleChoice, HostCopy, Place, Storage};
@@ -71,22 +72,19 @@ pub(super) fn evict_to_heap<'a>(
         }
         let mut state = pass.lock();
         // A copy to another tier may have begun.
-        let begun = state.cleanings.take(storage);
+        let is_begun = |one: &Cleaning| one.is_of(storage) && !one.is_demotion;
+        let begun = state.cleanings.take_first(is_begun);
         copy_part(&mut state, victim.place, to, at..size_bytes);
         if at > 0 {
             // If the driver refuses the last part, the whole is copied again.
             let whole = BlockOp::moved(victim.place, to, size_bytes);
             state.batch.changes.push(whole);
         }
-        let host = Some(Arc::new(HostCopy::Heap(block)));
         let copies = Copies {
-            host,
+            host: Some(Arc::new(HostCopy::Heap(block))),
             ..Copies::default()
         };
-        state.count_transfer(&copies, storage.len_bytes());
-        (state.memory.slots).copied(storage, |known| known.add(copies));
-        state.memory.evict_clean(storage);
-        state.counters.evicted_bytes += storage.len_bytes();
+        state.mark_evicted(storage, copies);
         // It may hold disk space, which is freed outside the lock.
         drop(state);
         drop(begun);
@@ -129,7 +127,7 @@ async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, 
     if let Some(taken) = take(HoleChoice::Best) {
         return Ok(Some(taken));
     }
-    let growth = (pass.lock().memory.heap.as_ref()).and_then(|heap| heap.growth(size_bytes));
+    let growth = (pass.lock().memory.heap.as_mut()).and_then(|heap| heap.growth(size_bytes));
     if let Some(growth) = growth {
         create_slab(pass, &growth).await?;
     }

@@ -14,7 +14,7 @@ pub(super) fn needed_slots(state: &State) -> FxHashSet<usize> {
     if let Some(cmd) = state
         .queue
         .head()
-        .filter(|_| !state.head.may_evict_operands())
+        .filter(|_| !state.head.may_evict_operands)
     {
         cmd.each_operand(&mut |storage, _| needed.extend(storage.slot().map(|slot| slot as usize)));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
 use crate::engine::handle::Engine;
+use crate::engine::queue::refused::{Refused, Request};
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::memory::{Event, Storage};
@@ -25,7 +26,7 @@ pub(super) fn note_reclaimed(engine: &Engine, step: ReclaimStep, freed: Freed) {
 }
 
 /// The error of a storage that found no room, with the levels of memory.
-pub(crate) fn out_of_memory(
+pub(super) fn out_of_memory(
     engine: &Engine,
     storage: &Storage,
     reclaim_counts: ReclaimCounts,
@@ -40,11 +41,16 @@ pub(crate) fn out_of_memory(
     error
 }
 
+/// As [`out_of_memory`], for a request for which no reclaim step ran.
+pub(crate) fn no_room(engine: &Engine, storage: &Storage) -> Error {
+    out_of_memory(engine, storage, ReclaimCounts::default())
+}
+
 /// The error of a storage that found no room outside the buffer of `other`, which the same call of
 /// the app binds with another access.
 #[cold]
 pub(super) fn not_apart(engine: &Engine, storage: &Storage, other: &Storage) -> Error {
-    match out_of_memory(engine, storage, ReclaimCounts::default()) {
+    match no_room(engine, storage) {
         Error::OutOfMemory(shortage) => Error::OutOfMemory(Arc::new(OutOfMemory {
             apart_from: Some(other.tag().to_string()),
             ..OutOfMemory::clone(&shortage)
@@ -63,21 +69,9 @@ pub(crate) fn refused(
     storage: &Storage,
 ) -> Error {
     match error {
-        DriverError::OutOfMemory | DriverError::OverBudget => {
-            out_of_memory(engine, storage, ReclaimCounts::default())
-        }
+        DriverError::OutOfMemory | DriverError::OverBudget => no_room(engine, storage),
         error => refusal(what, error),
     }
-}
-
-/// As [`out_of_memory`], for a storage that is refused as another one just was.
-pub(crate) fn refused_again(state: &mut State, storage: &Storage, before: &OutOfMemory) -> Error {
-    note_refusal(state, storage);
-    Error::OutOfMemory(Arc::new(OutOfMemory {
-        requested_bytes: storage.size_bytes(),
-        made_at: storage.tag().to_string(),
-        ..before.clone()
-    }))
 }
 
 fn note_refusal(state: &mut State, storage: &Storage) {
@@ -114,5 +108,58 @@ pub(crate) fn never_fits(storage: &Storage, error: &AllocError) -> Error {
             Error::never_fits("a tensor", storage.size_bytes(), limit_bytes, "Split it")
         }
         ref other => Error::driver("a block", other.to_string()),
+    }
+}
+
+/// The request for a storage. `None` if no share hinders it.
+fn request(state: &State, storage: &Storage) -> Option<Request> {
+    let (hindrance, cmd) = (state.memory.hindrance(storage)?, state.queue.head()?);
+    let mut kept = Vec::new();
+    cmd.each_operand(&mut |storage, _| {
+        kept.extend(storage.slot().map(|_| storage.address()));
+    });
+    Some(Request {
+        by: storage.share(),
+        hindrance,
+        kept,
+        marks: (state.counters.commands, state.memory.slabs.freed),
+    })
+}
+
+impl State {
+    /// Notes that the command at the head of the queue found no room for a storage.
+    pub(crate) fn note_refused(&mut self, storage: &Storage, error: &Error) {
+        if let (Error::OutOfMemory(error), Some(request)) = (error, request(self, storage)) {
+            let error = error.clone();
+            self.left_behind.refused = Some(Refused { request, error });
+        }
+    }
+
+    /// The error of a storage for the command at the head of the queue. `None` if reclaim may free
+    /// more for it than for the command that was refused last.
+    pub(crate) fn refused_again(&mut self, storage: &Storage) -> Option<Error> {
+        // Other threads drop storages at any time.
+        self.free_dead();
+        let before = self.left_behind.refused.as_ref()?;
+        let request = request(self, storage)?;
+        if !request.finds_no_more_than(&before.request) {
+            return None;
+        }
+        // A command that can never run gets another error.
+        let mut needed_bytes = 0_u64;
+        self.queue.head()?.each_operand(&mut |operand, _| {
+            let granted_bytes = self.memory.slabs.granted_bytes(operand.size_bytes());
+            needed_bytes = needed_bytes.saturating_add(granted_bytes);
+        });
+        if needed_bytes > request.hindrance.limit_bytes {
+            return None;
+        }
+        let again = OutOfMemory {
+            requested_bytes: storage.size_bytes(),
+            made_at: storage.tag().to_string(),
+            ..OutOfMemory::clone(&before.error)
+        };
+        note_refusal(self, storage);
+        Some(Error::OutOfMemory(Arc::new(again)))
     }
 }

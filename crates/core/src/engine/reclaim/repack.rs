@@ -12,7 +12,6 @@ use super::evict;
 use super::freed;
 use super::needed;
 use super::retire;
-use crate::alloc::Growth;
 use crate::engine::pass::Pass;
 use crate::engine::restore::{self, RestoreGuard};
 use crate::engine::tiers;
@@ -77,7 +76,7 @@ pub(super) async fn repack(
         }
     }
     // The hole for a storage that is no operand, or is overwritten, is left for the request.
-    pass.lock().head.set_fit(HoleChoice::Anywhere);
+    pass.lock().head.fit = HoleChoice::Anywhere;
     Ok((Some(Ok(())), freed_bytes))
 }
 
@@ -126,11 +125,7 @@ pub(super) async fn new_block(
         let Some(growth) = growth.ok().filter(|_| !is_created) else {
             return Ok(None);
         };
-        let least = Growth {
-            slab_bytes: growth.least_bytes,
-            ..growth
-        };
-        match pass.unless_lost(compact::create_planned(pass, &least).await)? {
+        match pass.unless_lost(compact::create_planned(pass, &growth.least()).await)? {
             Ok(_) => is_created = true,
             Err(_) if freed(pass) == freed_before => return Ok(None),
             Err(_) => {}

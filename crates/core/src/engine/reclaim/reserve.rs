@@ -1,7 +1,6 @@
 //! Creates slabs before a command needs them.
 
 use super::compact;
-use crate::alloc::Growth;
 use crate::driver::DriverError;
 use crate::engine::pass::Pass;
 use crate::error::Result;
@@ -18,7 +17,7 @@ const LEAST_RESERVED_BYTES: u64 = 64 << 10;
 pub(crate) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
     loop {
         let limit_bytes = pass.driver.ledger().slab_limit_now_bytes();
-        let limit_bytes = limit_bytes.min(pass.limits().soft_bytes).min(bytes);
+        let limit_bytes = limit_bytes.min(pass.soft_limit_bytes()).min(bytes);
         let growth = {
             let state = pass.lock();
             let reserved_bytes = state.memory.slabs.reserved_bytes();
@@ -26,10 +25,7 @@ pub(crate) async fn create_slabs(pass: &Pass, bytes: u64) -> Result<u64> {
             let most_bytes = RESERVED_SLAB_BYTES.min(pass.caps().max_buffer_bytes);
             let slab_bytes = missing_bytes.min(most_bytes) & !(LEAST_RESERVED_BYTES - 1);
             match state.memory.slabs.growth(slab_bytes) {
-                Ok(growth) if slab_bytes > 0 => Growth {
-                    slab_bytes: growth.least_bytes,
-                    ..growth
-                },
+                Ok(growth) if slab_bytes > 0 => growth.least(),
                 _ => return Ok(reserved_bytes),
             }
         };

@@ -1,5 +1,7 @@
 //! Notices or awaits what the device has finished, and releases what becomes empty.
 
+use std::sync::atomic::Ordering;
+
 use crate::driver::BoxFuture;
 use crate::engine::heap;
 use crate::engine::pass::Pass;
@@ -8,7 +10,7 @@ use crate::error::Result;
 
 /// Notices what the device has finished.
 pub(super) fn retire(pass: &Pass) -> Result<u64> {
-    let freed_before = pass.lock().memory.slabs.freed_bytes();
+    let freed_before = pass.lock().memory.slabs.freed_bytes;
     // Only a loss of the device can go wrong here.
     let _ = pass.driver.poll();
     pass.check_lost()?;
@@ -16,7 +18,7 @@ pub(super) fn retire(pass: &Pass) -> Result<u64> {
     // Outdated ways to compute a storage may be all that holds their inputs.
     pass.free_all_dead();
     let state = pass.lock();
-    Ok(settled_bytes + state.memory.slabs.freed_bytes() - freed_before)
+    Ok(settled_bytes + state.memory.slabs.freed_bytes - freed_before)
 }
 
 /// Releases idle staging and read-back buffers.
@@ -74,11 +76,11 @@ pub(super) fn wait_for_retiring(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
 
 /// Releases memory that was not used for as many polls as the app has set.
 pub(crate) fn release_idle(pass: &Pass, polls: u32) -> Result<()> {
-    let idle_polls = pass.outside.idle_polls();
+    let idle_polls = pass.outside.idle_polls.load(Ordering::Relaxed);
     let idle_slab = {
         let mut state = pass.lock();
         state.free_dead();
-        state.memory.slabs.polled(polls);
+        state.memory.slabs.polls = polls;
         let has_batch = !state.batch.is_empty();
         idle_polls > 0 && !has_batch && state.memory.slabs.next_idle(idle_polls).is_some()
     };

@@ -1,5 +1,7 @@
 //! Shrinks the bytes in use to a lowered limit.
 
+use std::sync::atomic::Ordering;
+
 use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
@@ -17,7 +19,7 @@ impl<'a> DrainGuard<'a> {
         pass.driver.ledger().set_draining(true);
         let mut state = pass.lock();
         state.unplace_head();
-        state.head.set_may_evict_operands(true);
+        state.head.may_evict_operands = true;
         DrainGuard(pass)
     }
 }
@@ -25,7 +27,7 @@ impl<'a> DrainGuard<'a> {
 impl Drop for DrainGuard<'_> {
     fn drop(&mut self) {
         self.0.driver.ledger().set_draining(false);
-        self.0.lock().head.set_may_evict_operands(false);
+        self.0.lock().head.may_evict_operands = false;
     }
 }
 
@@ -35,7 +37,7 @@ impl Drop for DrainGuard<'_> {
 /// lock. No commands run meanwhile: the one at the head of the queue may be the caller's.
 pub(crate) async fn was_lowered(pass: &Pass) -> Result<bool> {
     let times = pass.driver.ledger().times_lowered();
-    let is_new = pass.outside.is_newly_lowered(times);
+    let is_new = pass.outside.lowered_before.load(Ordering::Acquire) != times;
     if is_new {
         let _hold = hold_drain(pass);
         pass.for_memory(None, shrink(pass)).await?;
@@ -48,7 +50,8 @@ pub(crate) async fn was_lowered(pass: &Pass) -> Result<bool> {
 pub(crate) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
     Box::pin(async move {
         let times = pass.driver.ledger().times_lowered();
-        pass.outside.begin_shrink(times);
+        pass.outside.allow_asking();
+        (pass.outside.lowered_before).store(times, Ordering::Release);
         pass.submit()?;
         let must_drain =
             limits_in_force::must_drain(pass) || limits_in_force::excess_bytes(pass) > 0;
@@ -68,7 +71,7 @@ pub(crate) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         }
         tiers::drain_host(pass).await?;
         // Pinned storages may be unpinned later.
-        limits_in_force::note_excess(pass, &pass.lock_limits());
+        limits_in_force::note_excess(pass, &pass.lock_budget());
         Ok(limits_in_force::excess_bytes(pass))
     })
 }

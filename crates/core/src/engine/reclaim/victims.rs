@@ -48,9 +48,7 @@ pub(super) fn victims(
     let outlook = Outlook::new(state);
     let wanted_bytes = wanted_bytes.max(outlook.missing_bytes(state));
     let mut candidates = state.memory.slots.candidates(stay);
-    state
-        .steps
-        .require_copies_of_repeated(&mut candidates, &state.memory);
+    (state.steps).require_copies_of_repeated(&mut candidates, &state.memory);
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
         let tier = tier.filter(|_| has_room(&candidate.storage));
@@ -134,10 +132,8 @@ fn cheaper_ns(
 /// each round. But a training step writes all that it reads. The way out costs about as much as
 /// the way back.
 fn evict_ns(state: &State, candidate: &Candidate, tier: Tier) -> u64 {
-    let back_ns = state
-        .costs
-        .transfer_cost(tier)
-        .ns(candidate.storage.size_bytes());
+    let cost = state.costs.transfer_cost(tier);
+    let back_ns = cost.ns(candidate.storage.size_bytes());
     match candidate.is_clean || state.lineages.is_empty() {
         true => back_ns,
         false => back_ns.saturating_mul(2),
@@ -215,8 +211,7 @@ pub(super) fn victims_ahead(
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), outlook);
     chosen.retain(|candidate| {
         let is_written_out = !candidate.is_clean && candidate.recompute_ns.is_none();
-        let under_way = [&state.cleanings, &state.demotions];
-        is_written_out && !(under_way.iter()).any(|copies| copies.holds(&candidate.storage))
+        is_written_out && !state.cleanings.holds(&candidate.storage)
     });
     chosen
 }

@@ -11,6 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::recompute::launches_of;
+use crate::engine::inside::Recording;
 use crate::engine::pass::Pass;
 use crate::engine::queue::Queue;
 use crate::engine::queue::cmd::Cmd;
@@ -19,7 +20,6 @@ use crate::engine::state::State;
 use crate::engine::state::rematerializers::{Rematerializer, Way};
 use crate::error::{Error, Result};
 use crate::memory::{RematerializerToken, Storage};
-use crate::shortage::ReclaimCounts;
 
 /// The most rematerializations of a storage for one command of the app.
 const MOST_TIMES: u32 = 16;
@@ -60,7 +60,8 @@ pub(super) fn rematerialize(
             return Ok(Err(Error::clone(&failure)));
         }
         let (is_under_way, times) = (progress.is_under_way, progress.times);
-        if let Some(cause) = state.memory.slots.poison_of_inputs(token) {
+        let mut inputs = token.inputs.iter();
+        if let Some(cause) = inputs.find_map(|(input, _)| state.memory.slots.poison_of(input)) {
             state.memory.slots.poison(storage, &cause);
             return Ok(Ok(()));
         }
@@ -76,11 +77,7 @@ pub(super) fn rematerialize(
         }
         if times >= MOST_TIMES {
             drop(state);
-            return Ok(Err(refuse::out_of_memory(
-                pass,
-                storage,
-                ReclaimCounts::default(),
-            )));
+            return Ok(Err(refuse::no_room(pass, storage)));
         }
         state.rematerializers.get(token.id())
     };
@@ -101,7 +98,7 @@ pub(super) fn rematerialize(
     };
     let made = {
         let _inside = pass.inside();
-        let _recording = pass.recording();
+        let _recording = Recording::begin(pass.address());
         catch_unwind(AssertUnwindSafe(|| rematerializer()))
     };
     let made = made.unwrap_or_else(|_| Err(refused("the rematerializer panicked")));

@@ -41,7 +41,7 @@ pub(crate) fn note_lending(engine: &Engine) -> bool {
     let has_parts = {
         let state = &mut *engine.lock();
         if state.memory.watermarks.has_any() {
-            state.memory.watermarks.set_limit(limit_bytes(engine));
+            state.memory.watermarks.limit_bytes = limit_bytes(engine);
         }
         if state.memory.shares.is_empty() {
             return false;
@@ -65,11 +65,12 @@ pub(crate) fn note_lending(engine: &Engine) -> bool {
     lending.room_bytes = lending.room_bytes.saturating_add(left_bytes);
     if engine.caps().host_heap && lending.room_bytes < lending.limit_bytes {
         // What has gone on from the heap, or is on its way, is in two places. One makes way.
-        let twice_bytes = state.demotions.bytes_to(None) + state.memory.slots.demoted_bytes(None);
+        let twice_bytes =
+            state.cleanings.demoted_bytes(None) + state.memory.slots.demoted_bytes(None);
         lending.room_bytes = lending.room_bytes.saturating_add(twice_bytes);
     }
     let is_bounded = lending.room_bytes < lending.limit_bytes;
-    (state.memory.shares).set_lending(is_bounded.then_some(lending));
+    (state.memory.shares).lending = is_bounded.then_some(lending);
     true
 }
 

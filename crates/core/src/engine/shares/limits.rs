@@ -22,17 +22,20 @@ pub(crate) async fn drain_to_ceilings(pass: &Pass, least: i8) -> Result<()> {
     }
     let mut given_up: Vec<ShareId> = Vec::new();
     loop {
-        let next = {
+        let ((share, priority), is_outranked) = {
             let state = pass.lock();
             let shares = &state.memory.shares;
             let above = shares.above_ceiling().into_iter().map(|(share, _)| share);
             let mut above = above.map(|share| (share, shares.priority_of(share)));
-            above.find(|(share, priority)| *priority >= least && !given_up.contains(share))
+            let next =
+                above.find(|(share, priority)| *priority >= least && !given_up.contains(share));
+            let Some(next) = next else { return Ok(()) };
+            (
+                next,
+                state.has_priorities && next.1 < shares.highest_priority(),
+            )
         };
-        let Some((share, priority)) = next else {
-            return Ok(());
-        };
-        let _hold = hold_above(pass, priority);
+        let _hold = is_outranked.then(|| pass.hold_for(HeldFor::Drain { above: priority }));
         pass.give_way().await?;
         let commands = || pass.lock().counters.commands;
         let (excess_bytes, before) = (excess_bytes(pass, share), commands());
@@ -77,13 +80,4 @@ pub(crate) fn hold_drain(pass: &Pass) -> Option<HoldGuard<'_>> {
         state.has_priorities && shares.lowest_priority() < shares.highest_priority()
     };
     has_higher.then(|| pass.hold_for(HeldFor::Whole))
-}
-
-/// From now on the pass drains memory of this priority. `None` if there is no higher one.
-fn hold_above(pass: &Pass, priority: i8) -> Option<HoldGuard<'_>> {
-    let is_outranked = {
-        let state = pass.lock();
-        state.has_priorities && priority < state.memory.shares.highest_priority()
-    };
-    is_outranked.then(|| pass.hold_for(HeldFor::Drain { above: priority }))
 }

@@ -11,7 +11,7 @@ use crate::engine::handle::Engine;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
 use crate::error::{Error, Result};
-use crate::memory::{Budget, Lending, Memory, ShareId, Storage, Unmet, Whole, Whom};
+use crate::memory::{Budget, Memory, ShareId, Storage, Unmet, Whole, Whom};
 use crate::number_map::NumberMap;
 use crate::shortage::ReclaimStep;
 use crate::units::Bytes;
@@ -23,35 +23,21 @@ const MOST_MISSED: u32 = 16;
 /// The result of a promise, or what could not be kept.
 pub(crate) type Promised<T> = std::result::Result<T, Unmet>;
 
-/// Changes the shares, if all promises can be kept then. The change may find that they cannot.
+/// Changes the shares, if all promises can be kept then. The change may find that they cannot. A
+/// trial only says whether they can.
+///
+/// `set_budget` changes the limits under the same lock, so they are not changed between their
+/// reading and the decision.
 pub(super) fn promise<T>(
     engine: &Engine,
+    is_trial: bool,
     change: impl FnOnce(&mut Memory) -> Result<Promised<T>>,
-) -> Result<Promised<T>> {
-    with_lending(engine, |memory, lending| memory.promise(lending, change))
-}
-
-/// Decides with what may be lent now. `set_budget` changes the limits under the same lock, so they
-/// are not changed between their reading and the decision.
-fn with_lending<T>(
-    engine: &Engine,
-    decide: impl FnOnce(&mut Memory, Lending) -> Result<Promised<T>>,
 ) -> Result<Promised<T>> {
     let mut state = engine.lock();
     // A share that just ended is guaranteed nothing, and a dropped tensor holds nothing.
     state.free_dead();
     let lending = lending(engine, limit_bytes(engine), &engine.budget());
-    decide(&mut state.memory, lending)
-}
-
-/// Whether a change of the shares could be made now. It is not made.
-pub(super) fn may_promise<T>(
-    engine: &Engine,
-    change: impl FnOnce(&mut Memory) -> Result<T>,
-) -> Result<Promised<T>> {
-    with_lending(engine, |memory, lending| {
-        memory.may_promise(lending, change)
-    })
+    state.memory.promise(lending, is_trial, change)
 }
 
 /// Makes a promise, if need be after making way. Inside a function of the app that the engine

@@ -16,7 +16,7 @@ pub(crate) fn note_share(state: &mut State, cmd: &Cmd) -> bool {
 }
 
 fn note_share_of(state: &mut State, cmd: &Cmd) -> bool {
-    let running = state.memory.shares.running();
+    let running = state.memory.shares.running;
     let mut is_usual = !matches!(cmd, Cmd::Read { .. });
     cmd.visit_operands(|storage, _| {
         is_usual &= storage.share() == running && !storage.may_be_cancelled();

@@ -1,7 +1,5 @@
 //! What a dry run counts beside the statistics.
 
-use crate::memory::TransferCost;
-
 /// Work and transfers since a dry run began.
 #[derive(Debug, Default)]
 pub(crate) struct DryRunAccount {
@@ -26,10 +24,5 @@ impl DryRunAccount {
             }
             false => self.recompute_ns += predicted_ns,
         }
-    }
-
-    /// Bytes were evicted or restored.
-    pub(super) fn transferred(&mut self, bytes: u64, cost: TransferCost) {
-        self.transfer_ns = self.transfer_ns.saturating_add(cost.ns(bytes));
     }
 }

@@ -55,12 +55,7 @@ impl Batch {
         (work <= most_work || self.is_empty()).then_some(work)
     }
 
-    /// Whether the batch has dispatches. Copies alone keep the device busy only briefly.
-    pub(crate) fn has_dispatches(&self) -> bool {
-        self.dispatches().next().is_some()
-    }
-
-    fn dispatches(&self) -> impl Iterator<Item = &Op> {
+    pub(crate) fn dispatches(&self) -> impl Iterator<Item = &Op> {
         let is_dispatch = |op: &&Op| matches!(op, Op::Dispatch { .. });
         self.ops.iter().filter(is_dispatch)
     }

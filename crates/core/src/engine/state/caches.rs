@@ -109,7 +109,7 @@ pub(crate) struct BindGroups {
     young: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     old: FxHashMap<(PipelineId, Bindings), BindGroupId>,
     /// Groups out of the cache, which the batch may still name.
-    discarded: Vec<BindGroupId>,
+    pub(crate) discarded: Vec<BindGroupId>,
 }
 
 impl BindGroups {
@@ -169,12 +169,6 @@ impl BindGroups {
                 !gone
             });
         }
-    }
-
-    /// Takes the discarded groups, so that the caller destroys them. The caller must not be
-    /// encoding a batch.
-    pub(crate) fn take_discarded(&mut self) -> Vec<BindGroupId> {
-        std::mem::take(&mut self.discarded)
     }
 
     /// Destroys the discarded groups. The caller must not be encoding a batch.

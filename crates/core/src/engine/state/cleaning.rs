@@ -12,7 +12,7 @@ use crate::transfer::{Piece, ReadingGuard};
 pub(crate) struct Cleaning {
     storage: Weak<Storage>,
     len_bytes: u64,
-    tier: Tier,
+    pub(crate) tier: Tier,
     /// The number of the last write to the storage before the copy was recorded.
     writes: u64,
     pub(crate) destination: DestinationGuard,
@@ -21,6 +21,8 @@ pub(crate) struct Cleaning {
     /// The pieces that are not copied yet. An eviction for a low priority copies some at a time,
     /// and urgent commands run in between.
     pub(crate) rest: vec::IntoIter<Piece>,
+    /// It is a copy of a block of the heap in the host's memory, which goes on to a tier below.
+    pub(crate) is_demotion: bool,
 }
 
 impl Cleaning {
@@ -40,6 +42,7 @@ impl Cleaning {
             destination,
             reading,
             rest: pieces.into_iter(),
+            is_demotion: false,
         }
     }
 
@@ -59,11 +62,6 @@ impl Cleaning {
         tier.is_none_or(|tier| tier == self.tier)
     }
 
-    /// Whether some pieces are left, and the others have arrived.
-    pub(crate) fn is_between_parts(&self) -> bool {
-        self.is_left() && self.reading.next_signal().is_none()
-    }
-
     /// The storage, if the copied value is still its value.
     pub(crate) fn storage(&self, memory: &Memory) -> Option<Arc<Storage>> {
         let storage = self.storage.upgrade()?;
@@ -72,7 +70,7 @@ impl Cleaning {
         (is_same && has_value && self.reading.failure().is_none()).then_some(storage)
     }
 
-    fn is_of(&self, storage: &Storage) -> bool {
+    pub(crate) fn is_of(&self, storage: &Storage) -> bool {
         std::ptr::eq(self.storage.as_ptr(), storage)
     }
 }
@@ -86,24 +84,28 @@ impl Cleanings {
         self.0.push(one);
     }
 
-    /// The bytes of the storages whose copies go to this tier, or to all.
-    pub(crate) fn bytes_to(&self, tier: Option<Tier>) -> u64 {
-        let there = self.0.iter().filter(|one| one.is_to(tier));
+    /// The bytes of the storages whose blocks go on to this tier, or to all.
+    pub(crate) fn demoted_bytes(&self, tier: Option<Tier>) -> u64 {
+        let there = (self.0.iter()).filter(|one| one.is_demotion && one.is_to(tier));
         there.map(|one| one.len_bytes).sum()
     }
 
-    /// Takes copies to a tier, until their storages have `wanted_bytes`. The caller drops them
+    /// Takes demotions to a tier, until their storages have `wanted_bytes`. The caller drops them
     /// outside the engine's lock.
-    pub(crate) fn take_to(&mut self, tier: Tier, wanted_bytes: u64) -> Vec<Cleaning> {
+    pub(crate) fn take_demotions(&mut self, tier: Tier, wanted_bytes: u64) -> Vec<Cleaning> {
         let mut taken_bytes = 0;
         self.take_all_that(|one| {
-            let is_taken = one.tier == tier && taken_bytes < wanted_bytes;
+            let is_there = one.is_demotion && one.tier == tier;
+            let is_taken = is_there && taken_bytes < wanted_bytes;
             taken_bytes += if is_taken { one.len_bytes } else { 0 };
             is_taken
         })
     }
 
-    fn take_all_that(&mut self, mut is_it: impl FnMut(&Cleaning) -> bool) -> Vec<Cleaning> {
+    pub(crate) fn take_all_that(
+        &mut self,
+        mut is_it: impl FnMut(&Cleaning) -> bool,
+    ) -> Vec<Cleaning> {
         self.0.extract_if(.., |one| is_it(one)).collect()
     }
 
@@ -133,12 +135,6 @@ impl Cleanings {
     pub(crate) fn left_bytes(&self, tier: Option<Tier>) -> u64 {
         let left = self.0.iter().filter(|one| one.is_left() && one.is_to(tier));
         left.map(|one| one.len_bytes).sum()
-    }
-
-    /// Takes the copies to a tier that are between two parts. The caller drops them outside the
-    /// engine's lock.
-    pub(crate) fn take_left(&mut self, tier: Tier) -> Vec<Cleaning> {
-        self.take_all_that(|one| one.is_left() && one.tier == tier)
     }
 
     /// Takes the copies of storages that have no holder. The caller drops them outside the engine's

@@ -15,14 +15,14 @@ pub(crate) enum HeldFor {
 /// The hold of the current pass, and the longest one so far.
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
-    held: Option<HeldFor>,
+    pub(crate) held: Option<HeldFor>,
     /// The time of the last look. `None` without a clock.
     looked_at_ns: Option<u64>,
-    longest_ns: u64,
+    pub(crate) longest_ns: u64,
     /// How often urgent commands have changed anything in the middle of something else.
-    changes_amid: u64,
+    pub(crate) changes_amid: u64,
     /// The submissions of theirs that the driver refused.
-    refused_amid: u64,
+    pub(crate) refused_amid: u64,
 }
 
 impl Holds {
@@ -50,28 +50,6 @@ impl Holds {
     pub(crate) fn looks(&self) -> bool {
         matches!(self.held, Some(HeldFor::Command | HeldFor::Drain { .. }))
     }
-
-    pub(crate) fn held(&self) -> Option<HeldFor> {
-        self.held
-    }
-
-    /// Urgent commands ran in the middle of something else.
-    pub(crate) fn ran_amid(&mut self, has_changed: bool, refused: u64) {
-        self.changes_amid += u64::from(has_changed);
-        self.refused_amid += refused;
-    }
-
-    pub(crate) fn changes_amid(&self) -> u64 {
-        self.changes_amid
-    }
-
-    pub(crate) fn refused_amid(&self) -> u64 {
-        self.refused_amid
-    }
-
-    pub(crate) fn longest_ns(&self) -> u64 {
-        self.longest_ns
-    }
 }
 
 #[cfg(test)]
@@ -87,15 +65,15 @@ mod tests {
         // The hold goes on as another one.
         assert_eq!(holds.swap(Some(HeldFor::Whole), Some(140)), command);
         assert_eq!(holds.swap(command, Some(150)), Some(HeldFor::Whole));
-        assert_eq!(holds.longest_ns(), 30);
+        assert_eq!(holds.longest_ns, 30);
         holds.look(Some(180));
-        assert_eq!(holds.longest_ns(), 50);
+        assert_eq!(holds.longest_ns, 50);
         // Between two holds nobody waits.
         assert_eq!(holds.swap(None, Some(190)), command);
         assert_eq!(holds.swap(None, Some(500)), None);
         holds.swap(command, Some(900));
         holds.swap(None, Some(920));
-        assert_eq!(holds.longest_ns(), 50);
+        assert_eq!(holds.longest_ns, 50);
     }
 
     #[test]
@@ -104,6 +82,6 @@ mod tests {
         holds.swap(Some(HeldFor::Drain { above: 0 }), None);
         holds.look(None);
         holds.swap(None, None);
-        assert_eq!(holds.longest_ns(), 0);
+        assert_eq!(holds.longest_ns, 0);
     }
 }

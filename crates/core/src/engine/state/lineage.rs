@@ -26,7 +26,7 @@ const MOST_DEPTH: u8 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Lineages {
     by_slot: Vec<Option<Made>>,
-    limit_ahead_bytes: Option<u64>,
+    pub(crate) limit_ahead_bytes: Option<u64>,
 }
 
 /// How a value was made.
@@ -174,11 +174,6 @@ impl Lineages {
     /// The limit that the budget, or a share's ceiling, will have soon.
     pub(crate) fn limit_ahead_bytes(&self) -> u64 {
         self.limit_ahead_bytes.unwrap_or(u64::MAX)
-    }
-
-    /// Says that a lower limit comes, or that it is there.
-    pub(crate) fn set_limit_ahead(&mut self, limit_bytes: Option<u64>) {
-        self.limit_ahead_bytes = limit_bytes;
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -57,13 +57,13 @@ impl SuspendedRestores {
 
     /// Gives up all of them, and frees their blocks. Returns the bytes that became free.
     pub(crate) fn give_up(&mut self, memory: &mut Memory) -> u64 {
-        let freed_before = memory.slabs.freed_bytes();
+        let freed_before = memory.slabs.freed_bytes;
         for suspended in &mut self.0 {
             if let Some(pending_restore) = suspended.pending_restore.take() {
                 memory.resume_restore(suspended.storage.share(), &pending_restore);
                 memory.cancel_restore(pending_restore);
             }
         }
-        memory.slabs.freed_bytes() - freed_before
+        memory.slabs.freed_bytes - freed_before
     }
 }

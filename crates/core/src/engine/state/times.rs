@@ -105,7 +105,7 @@ pub(crate) struct Entry {
 static NEXT_TABLE: AtomicU32 = AtomicU32::new(0);
 
 /// The times of all kinds of dispatches.
-pub(super) struct Times {
+pub(crate) struct Times {
     /// Distinguishes its entries from those of other tables.
     table: u32,
     numbers: FxHashMap<Kind, u32>,
@@ -187,11 +187,11 @@ impl Times {
     }
 
     /// The entry of a kernel of the diagnostics.
-    pub(super) fn of_check(&mut self, kernel: &str) -> Entry {
+    pub(crate) fn of_check(&mut self, kernel: &str) -> Entry {
         self.enter(kernel, SmallVec::new(), None)
     }
 
-    pub(super) fn of_launch(&mut self, launch: &Launch) -> Entry {
+    pub(crate) fn of_launch(&mut self, launch: &Launch) -> Entry {
         let operands = launch.args.iter().enumerate().map(|(index, arg)| {
             let bytes = (launch.ranges.get(index)).map_or(arg.storage.len_bytes(), |range| range.1);
             let elements = bytes / arg.dtype.size_bytes();
@@ -224,7 +224,7 @@ impl Times {
     }
 
     /// The times since the last call.
-    pub(super) fn take(&mut self) -> Vec<KernelTime> {
+    pub(crate) fn take(&mut self) -> Vec<KernelTime> {
         let timed = self.entries.iter_mut().filter(|(_, time)| time.calls > 0);
         let taken = timed.map(|(_, time)| {
             let none = KernelTime::none(&time.kernel, time.operands.clone(), time.tag.clone());

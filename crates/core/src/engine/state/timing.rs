@@ -3,9 +3,8 @@
 #[cfg(not(target_arch = "wasm32"))]
 use std::time::Instant;
 
-use super::times::{Entry, KernelTime, Times};
+use super::times::{Entry, Times};
 use crate::driver::Device;
-use crate::engine::kernel::Launch;
 use crate::memory::Memory;
 
 /// The clock of one device, and the times of its kernels.
@@ -14,8 +13,8 @@ pub(crate) struct Timing {
     /// The time at which the engine was created.
     #[cfg(not(target_arch = "wasm32"))]
     opened: Instant,
-    /// The times of kernels, if timing is on.
-    times: Option<Box<Times>>,
+    /// The times of kernels, if timing is on. The app turns it on again after a loss.
+    pub(crate) times: Option<Box<Times>>,
 }
 
 impl Default for Timing {
@@ -37,26 +36,10 @@ impl Timing {
         return 0;
     }
 
-    /// Whether timing is on.
-    pub(super) fn is_on(&self) -> bool {
-        self.times.is_some()
-    }
-
     /// Turns timing on or off. Returns the entry for dispatches about which nothing is known.
     pub(super) fn set(&mut self, on: bool) -> Option<Entry> {
         self.times = on.then(|| Box::new(Times::new()));
         self.times.as_ref().map(|times| times.others())
-    }
-
-    /// The entry for the time of a launch.
-    #[inline]
-    pub(crate) fn of_launch(&mut self, launch: &Launch) -> Option<Entry> {
-        self.times.as_mut().map(|times| times.of_launch(launch))
-    }
-
-    /// The entry for the time of a kernel of the diagnostics.
-    pub(crate) fn of_check(&mut self, kernel: &str) -> Option<Entry> {
-        self.times.as_mut().map(|times| times.of_check(kernel))
     }
 
     /// Counts the times of the kernels of the last submission, which the caller has awaited.
@@ -71,17 +54,5 @@ impl Timing {
         if let Some(times) = &mut self.times {
             times.kernels_ran(dispatches, &driver.take_kernel_runs(), now_ns, memory);
         }
-    }
-
-    /// The times since the last call.
-    pub(crate) fn take(&mut self) -> Vec<KernelTime> {
-        let times = self.times.as_mut();
-        times.map(|times| times.take()).unwrap_or_default()
-    }
-
-    /// Forgets all times, because the device is gone. Timing is off on the next device until the
-    /// app turns it on.
-    pub(crate) fn forget(&mut self) {
-        self.times = None;
     }
 }

@@ -147,9 +147,7 @@ impl Engine {
             let index = *indices.entry(wanted.storage.address()).or_insert_with(|| {
                 let begins = begins.is_some_and(|one| std::ptr::eq(one, &*wanted.storage));
                 let has_one_piece = wanted.storage.len_bytes() <= SOURCE_PIECE_BYTES;
-                ahead
-                    .reads
-                    .push(wanted.read(begins && (has_one_piece || is_busy)));
+                (ahead.reads).push(wanted.read(begins && (has_one_piece || is_busy)));
                 ahead.reads.len() - 1
             });
             let read = &mut ahead.reads[index];

@@ -1,8 +1,7 @@
 //! Copies of storages that are on their way to other tiers, and arrive.
 
 use crate::engine::pass::Pass;
-use crate::engine::state::State;
-use crate::engine::state::cleaning::{Cleaning, Cleanings};
+use crate::engine::state::cleaning::Cleaning;
 use crate::error::Result;
 use crate::memory::Copies;
 use crate::waits::Paused;
@@ -10,12 +9,7 @@ use crate::waits::Paused;
 /// Takes in the copies that have arrived, and drops stale ones. Does not wait. The caller has the
 /// execution lock. Returns whether there were any.
 pub(crate) fn take_in_arrived(pass: &Pass) -> bool {
-    let were_any = take_in_arrived_of(pass, |state| &mut state.cleanings);
-    take_in_arrived_of(pass, |state| &mut state.demotions) || were_any
-}
-
-fn take_in_arrived_of(pass: &Pass, list: fn(&mut State) -> &mut Cleanings) -> bool {
-    let on_their_way = list(&mut pass.lock()).take_all();
+    let on_their_way = pass.lock().cleanings.take_all();
     if on_their_way.is_empty() {
         return false;
     }
@@ -30,7 +24,7 @@ fn take_in_arrived_of(pass: &Pass, list: fn(&mut State) -> &mut Cleanings) -> bo
         // Without a clock this waits, so that the same calls have the same outcome.
         let is_written = || one.destination.is_written() || !pass.has_clock();
         if is_wanted && !(one.reading.is_done() && is_written()) {
-            list(&mut pass.lock()).push(one);
+            pass.lock().cleanings.push(one);
             continue;
         }
         take_in(pass, &one);
@@ -63,18 +57,16 @@ pub(crate) async fn wait_for_block(pass: &Pass) -> Result<bool> {
     }
     let oldest = {
         let state = &mut *pass.lock();
-        state.demotions.take_first(|one| {
-            let storage = one.storage(&state.memory);
+        state.cleanings.take_first(|one| {
+            let storage = one.storage(&state.memory).filter(|_| one.is_demotion);
             storage.is_some_and(|storage| state.memory.heap_place(&storage).is_some())
         })
     };
     let Some(one) = oldest else { return Ok(false) };
     pass.submit()?;
     while !one.reading.is_done() && one.reading.failure().is_none() {
-        if pass
-            .unless_lost(pass.readbacks.take_in(&one.reading).await)?
-            .is_err()
-        {
+        let taken_in = pass.unless_lost(pass.readbacks.take_in(&one.reading).await)?;
+        if taken_in.is_err() {
             one.reading.cancel();
             break;
         }

@@ -6,7 +6,7 @@
 //! rest has to leave. So two things may break a promise: bytes that have to leave and find no
 //! place elsewhere, and pinned bytes, which cannot leave.
 
-use super::super::share::{Amount, MadeBy, ShareId};
+use super::super::share::{Amount, ShareId};
 use super::super::slabs::Slabs;
 use super::super::slots::Slots;
 use super::{Entry, Hindrance, Lending, Shares, Whole};
@@ -46,11 +46,6 @@ impl Shares {
         (self.entries.get(share)).map_or(0, |entry| entry.guaranteed_bytes)
     }
 
-    /// What a share is guaranteed and does not guarantee to shares within it.
-    pub(crate) fn unpromised_within(&self, share: ShareId) -> u64 {
-        (self.guaranteed_bytes(share)).saturating_sub(self.guaranteed_within(share, None))
-    }
-
     /// How much a new guarantee within a share exceeds what the others there leave.
     pub(crate) fn missing_bytes(
         &self,
@@ -82,7 +77,7 @@ impl Shares {
     }
 
     /// The sum of the guarantees directly within a share, but for one.
-    pub(super) fn guaranteed_within(&self, around: ShareId, but: Option<ShareId>) -> u64 {
+    pub(crate) fn guaranteed_within(&self, around: ShareId, but: Option<ShareId>) -> u64 {
         let within = self.entries.iter();
         let within =
             within.filter(|(id, entry)| entry.around == around && but.is_none_or(|but| but != *id));
@@ -100,16 +95,9 @@ impl Shares {
         }
     }
 
-    /// Gives the shares within jobs what they are guaranteed, after amounts changed.
-    pub(super) fn fit_within_jobs(&mut self) {
-        for id in self.outside_in(|entry| entry.made_by == MadeBy::Jobs) {
-            self.fit_within(id);
-        }
-    }
-
     /// Guarantees within a share are what was asked for or, if the share has less, what the older
     /// ones leave. A job has less while jobs of a higher priority run.
-    fn fit_within(&mut self, around: ShareId) {
+    pub(super) fn fit_within(&mut self, around: ShareId) {
         let mut left_bytes = self.guaranteed_bytes(around);
         for id in self.outside_in(|entry| entry.around == around && !entry.is_closed) {
             if let Some(entry) = self.entries.get_mut(id) {

@@ -139,10 +139,10 @@ fn excess(table: &Shares, share: ShareId, more_bytes: u64, live_bytes: u64) -> u
 fn what_could_not_be_given_back_is_not_lent() {
     let (mut table, handles) = table(&[("a", 600, ""), ("b", 0, "")]);
     let (a, b) = (handles[0].id(), handles[1].id());
-    table.set_lending(Some(Lending {
+    table.lending = Some(Lending {
         limit_bytes: 1000,
         room_bytes: 50,
-    }));
+    });
     assert_eq!(excess(&table, b, 450, 0), 0);
     assert_eq!(excess(&table, b, 451, 0), 1);
     assert_eq!(excess(&table, ShareId::MAIN, 451, 0), 1);
@@ -159,10 +159,10 @@ fn a_guarantee_within_a_share_is_lent_by_the_same_rule() {
     let (user, guest) = (handles[1].id(), handles[2].id());
     let share = ShareOptions::guaranteed(600).with_ceiling(700);
     table.resize(&handles[0], share, WHOLE).unwrap();
-    table.set_lending(Some(Lending {
+    table.lending = Some(Lending {
         limit_bytes: 1000,
         room_bytes: 50,
-    }));
+    });
     // The ceiling around both leaves 300 beside the user's guarantee, and 50 may leave.
     assert_eq!(excess(&table, guest, 350, 0), 0);
     assert_eq!(excess(&table, guest, 351, 0), 1);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
+use super::super::copies::HeapBlock;
 use super::super::copies::{Copies, Tier};
-use super::super::heap_block::HeapBlock;
 use super::super::place::Place;
 use super::super::storage::{Advice, Storage};
 use super::super::victims::{Clock, Uses};

@@ -1,9 +1,9 @@
 //! The copies of storages outside the device, row by row.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::super::copies::{Copies, Gone, Kept, Tier};
-use super::super::heap_block::HeapBlock;
+use super::super::copies::{Copies, Gone, HeapBlock, Kept, Tier};
 #[cfg(not(target_arch = "wasm32"))]
 use super::super::source::Source;
 use super::super::storage::Storage;
@@ -44,12 +44,9 @@ impl Slot {
     /// and also in the host's memory.
     fn is_demoted_to(&self, tier: Option<Tier>) -> bool {
         self.evicted().is_some_and(|copies| {
-            let store = copies.store.as_ref().map(|(number, _)| *number);
             let is_there = match tier {
-                None => store.is_some() || copies.disk.is_some(),
-                Some(Tier::Host) => false,
-                Some(Tier::Store(number)) => store == Some(number),
-                Some(Tier::Disk) => copies.disk.is_some(),
+                None => copies.store.is_some() || copies.disk.is_some(),
+                Some(tier) => tier != Tier::Host && copies.is_in(tier),
             };
             is_there && copies.host.is_some()
         })
@@ -67,7 +64,7 @@ impl Slots {
         let copies = self.copies(storage);
         copies.map_or(Kept::default(), |copies| Kept {
             on_host: copies.host.is_some(),
-            in_heap: copies.heap_block().map(HeapBlock::id),
+            in_heap: copies.heap_block().map(|found| found.part.block),
             in_store: copies.store.as_ref().map(|(number, _)| *number),
             on_disk: copies.disk.is_some(),
             at_source: copies.source.is_some(),
@@ -141,11 +138,10 @@ impl Slots {
         block: BlockId,
     ) -> Option<&HeapBlock> {
         let copies = self.table.get(index as usize)?.copies.as_ref()?;
-        let found = copies.heap_block().filter(|found| found.id() == block)?;
-        let is_held = copies
-            .host
-            .as_ref()
-            .is_some_and(|host| Arc::strong_count(host) > 1);
+        let found = copies
+            .heap_block()
+            .filter(|found| found.part.block == block)?;
+        let is_held = (copies.host.as_ref()).is_some_and(|host| Arc::strong_count(host) > 1);
         (!is_held).then_some(found)
     }
 
@@ -164,25 +160,18 @@ impl Slots {
     /// A copy of an evicted storage, in a store or on disk, cannot be used, with `error`. Drops the
     /// copy if anything else gives the bytes. `false` if nothing does.
     pub(crate) fn copy_failed(&mut self, storage: &Storage, error: &Error) -> bool {
-        let is_stores = matches!(error, Error::Store(_));
-        let Some(index) = storage.slot() else {
+        let Some(copies) = self.copies(storage) else {
             return false;
         };
-        let Some(copies) = &self.table[index as usize].copies else {
-            return false;
-        };
-        let other = match is_stores {
-            true => copies.disk.is_some(),
-            false => copies.store.is_some(),
+        let (failed, other) = match error {
+            Error::Store(_) => (Tier::Store(0), copies.disk.is_some()),
+            _ => (Tier::Disk, copies.store.is_some()),
         };
         let gives =
             other || copies.host.is_some() || copies.source.is_some() || self.has_current(copies);
         if gives {
             let mut gone = Copies::default();
-            self.copied(storage, |copies| match is_stores {
-                true => gone.store = copies.store.take(),
-                false => gone.disk = copies.disk.take(),
-            });
+            self.copied(storage, |copies| gone = copies.take(failed));
             self.gone.push(Box::new(gone));
         }
         gives
@@ -208,13 +197,7 @@ impl Slots {
         std::mem::take(&mut self.gone)
     }
 
-    /// Whether the host's memory has copies that [`shed_host_copies`](Self::shed_host_copies) would
-    /// drop.
-    pub(crate) fn has_spare_host_copies(&self) -> bool {
-        self.table.iter().any(Slot::has_spare_host_copy)
-    }
-
-    /// The bytes of these copies.
+    /// The bytes of the copies that [`shed_host_copies`](Self::shed_host_copies) would drop.
     pub(crate) fn spare_host_bytes(&self) -> u64 {
         let spare = self.table.iter().filter(|slot| slot.has_spare_host_copy());
         let hosts = spare.filter_map(|slot| slot.copies.as_deref()?.host.as_ref());
@@ -224,22 +207,18 @@ impl Slots {
     /// Drops copies in the host's memory until `wanted_bytes` are free. It takes only copies whose
     /// bytes are also on the device, in a store or on disk. The batch must not restore any of them:
     /// the driver may still refuse it. Those of storages on the device go first: to evict them
-    /// again costs less than to restore others from a store or the disk.
+    /// again costs less than to restore others from a store or the disk. Of each kind, those go
+    /// first that were used least lately.
     pub(crate) fn shed_host_copies(&mut self, wanted_bytes: u64) -> u64 {
-        let on_device = self.shed_where(wanted_bytes, |slot| slot.place.is_some());
-        on_device + self.shed_where(wanted_bytes.saturating_sub(on_device), |_| true)
-    }
-
-    fn shed_where(&mut self, wanted_bytes: u64, is_it: impl Fn(&Slot) -> bool) -> u64 {
+        let spare = self.table.iter_mut();
+        let mut spare: Vec<_> = spare.filter(|slot| slot.has_spare_host_copy()).collect();
+        spare.sort_by_key(|slot| (slot.place.is_none(), Reverse(slot.uses.idle(self.clock))));
         let mut shed_bytes = 0;
-        for slot in &mut self.table {
-            if shed_bytes >= wanted_bytes || !slot.has_spare_host_copy() || !is_it(slot) {
-                continue;
+        for slot in spare {
+            if shed_bytes >= wanted_bytes {
+                break;
             }
-            let gone = slot.take_out(|copies| Copies {
-                host: copies.host.take(),
-                ..Copies::default()
-            });
+            let gone = slot.take_out(|copies| copies.take(Tier::Host));
             let host = gone.as_ref().and_then(|gone| gone.host.as_ref());
             shed_bytes += host.map_or(0, |host| host.size_bytes());
             self.gone.extend(gone);
@@ -268,16 +247,7 @@ impl Slots {
             let Some(storage) = slot.storage.upgrade() else {
                 continue;
             };
-            self.gone.extend(slot.take_out(|copies| match tier {
-                Tier::Disk => Copies {
-                    disk: copies.disk.take(),
-                    ..Copies::default()
-                },
-                _ => Copies {
-                    store: copies.store.take(),
-                    ..Copies::default()
-                },
-            }));
+            self.gone.extend(slot.take_out(|copies| copies.take(tier)));
             dropped_bytes += storage.len_bytes();
         }
         dropped_bytes

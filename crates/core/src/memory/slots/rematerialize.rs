@@ -11,7 +11,6 @@ use rustc_hash::FxHashSet;
 use super::super::copies::{Copies, RematerializerToken, Tier};
 use super::super::storage::{Residency, Storage};
 use super::{Slot, Slots};
-use crate::error::Error;
 
 /// Most inputs that are checked to find out whether a rematerializer counts as a copy. It does if
 /// each input is on the device, kept elsewhere, or computable from such storages.
@@ -28,12 +27,6 @@ pub(crate) enum Whereabouts {
 }
 
 impl Slots {
-    /// Why an input of a rematerializer has no value, if one has none.
-    pub(crate) fn poison_of_inputs(&self, token: &RematerializerToken) -> Option<Arc<Error>> {
-        let mut inputs = token.inputs.iter();
-        inputs.find_map(|(input, _)| self.poison_of(input))
-    }
-
     /// Are the inputs of a rematerializer unchanged since, and do they still have values?
     pub(crate) fn is_current(&self, token: &RematerializerToken) -> bool {
         let mut inputs = token.inputs.iter();

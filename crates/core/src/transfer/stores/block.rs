@@ -241,10 +241,12 @@ impl StoreReader<'_> {
         let shared = &self.block.shared;
         let read = waits::time(WaitsFor::Store, || self.read(part, parts));
         let read = read.inspect_err(|failure| {
-            // A store that rests was not asked.
-            if shared.takes_reads() {
-                shared.worker.ledger(|ledger| ledger.failed(failure));
-            }
+            shared.worker.ledger(|ledger| {
+                // A store that rests was not asked.
+                if ledger.resting().is_none() {
+                    ledger.failed(failure);
+                }
+            });
         });
         match read {
             Ok(bytes) => {

@@ -43,11 +43,6 @@ pub struct StoreUse {
 }
 
 impl StoreUse {
-    /// Whether the store was ever called for.
-    pub(crate) fn was_used(&self) -> bool {
-        self.bytes.up > 0 || self.failures > 0
-    }
-
     /// The rest of its row in a report.
     pub(crate) fn remark(&self) -> String {
         let (peak, most) = (Bytes(self.bytes.peak), Bytes(self.most_bytes));

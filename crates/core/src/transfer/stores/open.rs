@@ -102,11 +102,6 @@ impl Shared {
         Instant::now() + self.timeout
     }
 
-    /// Whether the store is asked for bytes now.
-    pub(super) fn takes_reads(&self) -> bool {
-        self.worker.ledger(|ledger| ledger.resting().is_none())
-    }
-
     pub(super) fn error(
         &self,
         operation: &'static str,

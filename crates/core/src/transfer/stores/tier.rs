@@ -1,6 +1,5 @@
 //! A store with its limits, as the app names it in its options.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,15 +64,11 @@ impl StoreTier {
     }
 }
 
-impl fmt::Debug for StoreTier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreTier")
-            .field("name", &self.name)
-            .field("most_bytes", &self.most_bytes)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
-}
+debug_by_name!(StoreTier {
+    name,
+    most_bytes,
+    timeout
+});
 
 /// Two tiers are equal if they have the same name and limits, and share the store itself.
 impl PartialEq for StoreTier {

@@ -25,7 +25,7 @@ pub(super) struct Call(Task<(Outcome, Vec<u8>)>);
 impl Call {
     /// Waits for the end of the call, until a time. Then the call is given up, with its buffer.
     pub(super) fn wait(self, until: Instant) -> (Outcome, Vec<u8>) {
-        let ended = self.0.wait_until(until);
+        let ended = self.0.wait_until(Some(until));
         ended.unwrap_or((Err(StoreFailure::TimedOut), Vec::new()))
     }
 

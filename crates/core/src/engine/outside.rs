@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::driver::{OsBudget, OsLimit};
+use crate::driver::OsLimit;
 
 /// The engine asks the operating system at every eighth poll, because that is a call to the driver.
 const POLLS_PER_QUESTION: u32 = 8;
@@ -72,17 +72,19 @@ pub(crate) struct Outside {
     /// How often this execution pass may still ask.
     asks_left: AtomicU32,
     polls: AtomicU32,
-    idle_polls: AtomicU32,
-    os: Mutex<Option<OsLimit>>,
+    /// The number of polls after which unused memory is released; 0 for never.
+    pub(crate) idle_polls: AtomicU32,
+    /// The limit that the operating system leaves to the process, if it gives one.
+    pub(crate) os: Mutex<Option<OsLimit>>,
     /// The operating system's answer never changes, so the engine need not ask again.
-    os_is_static: AtomicBool,
+    pub(crate) os_is_static: AtomicBool,
     /// What to do at the next error for lack of memory.
     #[cfg(all(feature = "snapshot", not(target_arch = "wasm32")))]
     pub(crate) at_shortage: Mutex<Option<AtShortage>>,
     /// The limit is below the reserved bytes. The next execution pass must shrink to it.
-    must_shrink: AtomicBool,
+    pub(crate) must_shrink: AtomicBool,
     /// The ledger's count of lowered limits when an execution pass last began to shrink.
-    lowered_before: AtomicU64,
+    pub(crate) lowered_before: AtomicU64,
 }
 
 /// What the app wants done when a request finds no memory.
@@ -145,59 +147,5 @@ impl Outside {
         let polls = self.polls.fetch_add(1, Ordering::Relaxed);
         let asks = polls.is_multiple_of(POLLS_PER_QUESTION);
         Polled { polls, asks }
-    }
-
-    /// The number of polls after which unused memory is released; 0 for never.
-    pub(crate) fn idle_polls(&self) -> u32 {
-        self.idle_polls.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_idle_polls(&self, polls: u32) {
-        self.idle_polls.store(polls, Ordering::Relaxed);
-    }
-
-    /// Whether the operating system's answer is a constant size.
-    pub(crate) fn os_is_static(&self) -> bool {
-        self.os_is_static.load(Ordering::Relaxed)
-    }
-
-    /// Notes whether the operating system's answer is constant.
-    pub(crate) fn set_os_static(&self, is_static: bool) {
-        self.os_is_static.store(is_static, Ordering::Relaxed);
-    }
-
-    /// Takes a new answer of the operating system. `ours_bytes` of the memory in use are ours.
-    pub(crate) fn follow_os(&self, os_budget: OsBudget, ours_bytes: u64) {
-        match &mut *self.os.lock() {
-            Some(limit) => drop(limit.follow(os_budget, ours_bytes)),
-            none => *none = Some(OsLimit::new(os_budget, ours_bytes)),
-        }
-    }
-
-    /// The limit that the operating system leaves to the process, if it gives one.
-    pub(crate) fn os_limit_bytes(&self) -> Option<u64> {
-        self.os.lock().as_ref().map(OsLimit::limit_bytes)
-    }
-
-    /// Whether the limit is below the reserved bytes.
-    pub(crate) fn must_shrink(&self) -> bool {
-        self.must_shrink.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_must_shrink(&self, must_shrink: bool) {
-        self.must_shrink.store(must_shrink, Ordering::Release);
-    }
-
-    /// Whether the limit was lowered since an execution pass last shrank to it. `times` is the
-    /// ledger's count.
-    pub(crate) fn is_newly_lowered(&self, times: u64) -> bool {
-        self.lowered_before.load(Ordering::Acquire) != times
-    }
-
-    /// Notes that an execution pass begins to shrink. `times` is the ledger's count of lowered
-    /// limits.
-    pub(crate) fn begin_shrink(&self, times: u64) {
-        self.allow_asking();
-        self.lowered_before.store(times, Ordering::Release);
     }
 }
