@@ -79,9 +79,9 @@ fn a_file_that_belongs_to_no_program_and_too_many_programs_are_found() {
     );
     let by_itself = named.replace("autotests = false\n", "");
     assert_eq!(check(&[package(&by_itself, &files)]).len(), 1);
-    let seven = format!(
+    let too_many = format!(
         "autotests = false\n{}",
-        "[[test]]\nname = \"all\"\n".repeat(7)
+        "[[test]]\nname = \"all\"\n".repeat(MOST_PROGRAMS + 1)
     );
-    assert_eq!(check(&[package(&seven, &files)]).len(), 1);
+    assert_eq!(check(&[package(&too_many, &files)]).len(), 1);
 }

@@ -144,8 +144,7 @@ fn train(ranks: &Ranks, flags: &Flags) -> Result<()> {
 fn part_of(ranks: &Ranks) -> Result<Range<usize>> {
     let (rank, count) = (ranks.rank(), ranks.count());
     if !BATCH.is_multiple_of(count) {
-        let reason =
-            format!("{count} ranks cannot share {BATCH} sequences: start 1, 2, 4 or 8");
+        let reason = format!("{count} ranks cannot share {BATCH} sequences: start 1, 2, 4 or 8");
         return Err(reason.into());
     }
     let len = BATCH / count;
