@@ -355,20 +355,6 @@ fn a_driver_refuses_slabs_of_the_host_at_first_and_later() {
     }
 }
 
-#[test]
-fn a_driver_that_refused_a_slab_of_the_host_is_asked_again_after_a_while() {
-    let (gpu, sim) = open_late(Budget::device(8 * MIB), 3);
-    let tensors = filled(&gpu, 80);
-    sim.arm(Fault::once(Site::CreateBuffer, 1, FaultKind::OutOfMemory));
-    for (number, tensor) in tensors.iter().enumerate() {
-        tensor.evict().unwrap();
-        assert_eq!(slabs(&gpu) > 0, number >= 64, "{number}");
-    }
-    check(&tensors);
-    drop(tensors);
-    ended(gpu, &sim);
-}
-
 /// What the driver refuses counts for no limit, whatever it refuses and how often.
 #[test]
 fn a_driver_refuses_some_slabs_within_the_hosts_limit() {

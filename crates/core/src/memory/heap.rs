@@ -20,9 +20,6 @@ use super::storage::Storage;
 use crate::alloc::{AllocError, BlockId, Growth, Pools, SlabId, Spot};
 use crate::driver::BufferId;
 
-/// A refusal takes a driver long. It is asked for a slab again when so many storages wanted one.
-const MOST_HINDRANCES: u32 = 64;
-
 /// The heap of one engine.
 #[derive(Debug)]
 pub(crate) struct HostHeap {
@@ -33,8 +30,6 @@ pub(crate) struct HostHeap {
     epoch: u64,
     /// The bytes of all slabs when the driver refused the next one.
     pub(crate) refused_at_bytes: Option<u64>,
-    /// The storages since then for which it was not asked.
-    hindrances: u32,
 }
 
 impl HostHeap {
@@ -44,7 +39,6 @@ impl HostHeap {
             charges: Vec::new(),
             epoch: 0,
             refused_at_bytes: None,
-            hindrances: 0,
         }
     }
 
@@ -89,18 +83,13 @@ impl HostHeap {
             .flatten()
     }
 
-    /// The slab to create for a storage that found no room. `None` if the storage is too large, or
-    /// if the driver had no memory for one lately and none was released since.
-    pub(crate) fn growth(&mut self, size_bytes: u64) -> Option<Growth> {
-        if self.is_refused() {
-            self.hindrances += 1;
-            if self.hindrances < MOST_HINDRANCES {
-                return None;
-            }
-            // Other programs may have released memory.
-            self.refused_at_bytes = None;
+    /// The slab to create for a storage that found no room. `None` if the driver had no memory for
+    /// one and none was released since, or if the storage is too large.
+    pub(crate) fn growth(&self, size_bytes: u64) -> Option<Growth> {
+        match self.is_refused() {
+            true => None,
+            false => self.slabs.growth(size_bytes).ok(),
         }
-        self.slabs.growth(size_bytes).ok()
     }
 
     /// The most bytes that all slabs together may take, if the host's limit allows so many more.
@@ -118,7 +107,6 @@ impl HostHeap {
     /// Notes that the driver had no memory for one more slab.
     pub(crate) fn refused(&mut self) {
         self.refused_at_bytes = Some(self.slabs.reserved_bytes());
-        self.hindrances = 0;
     }
 
     /// Removes the empty slabs that the device has finished with. The caller destroys their

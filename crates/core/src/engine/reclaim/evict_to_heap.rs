@@ -127,7 +127,7 @@ async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, 
     if let Some(taken) = take(HoleChoice::Best) {
         return Ok(Some(taken));
     }
-    let growth = (pass.lock().memory.heap.as_mut()).and_then(|heap| heap.growth(size_bytes));
+    let growth = (pass.lock().memory.heap.as_ref()).and_then(|heap| heap.growth(size_bytes));
     if let Some(growth) = growth {
         create_slab(pass, &growth).await?;
     }
