@@ -177,6 +177,7 @@ pub struct BuiltInKernel {
 
 impl BuiltInKernel {
     /// Whether it copies rows of this operand. Pages come after all operands.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn has_rows_in(&self, operand: usize) -> bool {
         (self.operands.get(operand)).is_some_and(|operand| operand.rows.is_some())
     }
