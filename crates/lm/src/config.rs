@@ -127,7 +127,7 @@ impl Config {
     }
 
     /// Refuses numbers that no decoder can have.
-    fn check(&self) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
         const MOST: usize = 1 << 24;
         let sizes = [
             ("layers", self.layers),
@@ -158,15 +158,69 @@ impl Config {
             if !(rope.theta.is_finite() && rope.theta > 0.0) {
                 return Err(format!("the base of its positions is {}", rope.theta));
             }
+            rope.check_scaling()?;
         }
         if !(self.norm_eps.is_finite() && self.norm_eps >= 0.0) {
             return Err(format!("its norms add {}", self.norm_eps));
+        }
+        if self.windows.len() != self.layers {
+            let (windows, layers) = (self.windows.len(), self.layers);
+            return Err(format!("it has windows for {windows} of {layers} layers"));
+        }
+        let factors = [Some(self.score_scale), self.score_cap, self.logit_cap];
+        if let Some(wrong) = factors
+            .into_iter()
+            .flatten()
+            .find(|&factor| !is_factor(factor))
+        {
+            return Err(format!("a factor of its scores or logits is {wrong}"));
         }
         if let Some(Some(0)) = self.windows.iter().find(|window| **window == Some(0)) {
             return Err("a layer has a window of 0 tokens".into());
         }
         Ok(())
     }
+}
+
+impl Rope {
+    /// Refuses factors that make no angle.
+    fn check_scaling(&self) -> std::result::Result<(), String> {
+        let (factors, is_ordered) = match &self.scaling {
+            Scaling::None => (Vec::new(), true),
+            Scaling::Linear(factor) => (vec![*factor], true),
+            Scaling::Llama3 {
+                factor,
+                low,
+                high,
+                original,
+            } => (vec![*factor, *low, *original], high > low),
+            Scaling::Yarn {
+                factor,
+                attention,
+                fast,
+                slow,
+                original,
+            } => (vec![*factor, *attention, *slow, *original], fast > slow),
+            Scaling::Each { factors, attention } => {
+                if !(factors.is_empty() || factors.len() == self.rotated / 2) {
+                    let (count, pairs) = (factors.len(), self.rotated / 2);
+                    return Err(format!(
+                        "{count} factors of its positions are for {pairs} pairs"
+                    ));
+                }
+                ([&factors[..], &[*attention]].concat(), true)
+            }
+        };
+        match factors.iter().all(|&factor| is_factor(factor)) && is_ordered {
+            true => Ok(()),
+            false => Err(format!("its positions are scaled by {:?}", self.scaling)),
+        }
+    }
+}
+
+/// Whether something can be multiplied or divided by it.
+pub(crate) fn is_factor(number: f32) -> bool {
+    number.is_finite() && number > 0.0
 }
 
 /// Where the description of a model of safetensors is: in its folder.

@@ -8,7 +8,7 @@ use lapidary::kv::{KvCache, KvOptions, KvStep};
 use lapidary::operations::Weight;
 use lapidary::{DType, Gpu, Tensor};
 
-use crate::config::Config;
+use crate::config::{Config, Family, Scaling};
 use crate::error::{Error, Result};
 use crate::layer::Layer;
 use crate::rope::Frequencies;
@@ -54,7 +54,13 @@ impl LanguageModel {
         let path = path.as_ref();
         let file = ModelFile::open(path)?;
         let mut config = Config::read(path, &file)?;
-        config.context = options.context.unwrap_or(config.context);
+        if let Some(context) = options.context {
+            // The factors that are known of LongRoPE hold within the context of the description.
+            config.context = match config.family {
+                Family::Phi3 => context.min(config.context),
+                _ => context,
+            };
+        }
         LanguageModel::new(gpu, &file.weights_as(options.weights)?, config)
     }
 
@@ -63,21 +69,26 @@ impl LanguageModel {
     ///
     /// # Errors
     ///
-    /// [`Error::Lapidary`] for a file that lacks a tensor, or has one of another shape.
-    pub fn new(gpu: &Gpu, file: &ModelFile, config: Config) -> Result<Self> {
+    /// [`Error::Argument`] for a description that no model can have. [`Error::Lapidary`] for a file
+    /// that lacks a tensor, or has one of another shape.
+    pub fn new(gpu: &Gpu, file: &ModelFile, mut config: Config) -> Result<Self> {
+        let refused = |reason| Error::Argument(format!("the description of the model: {reason}"));
+        config.check().map_err(refused)?;
+        let from_file = Loader::new(gpu, file, &config).factors()?;
+        if let (Some(found), Scaling::Each { factors, .. }) = (from_file, &mut config.rope.scaling)
+        {
+            *factors = found;
+            config.check().map_err(refused)?;
+        }
         let loader = Loader::new(gpu, file, &config);
         let embedding = loader.embedding()?;
         let layers = (0..config.layers).map(|layer| Layer::load(&loader, &config, layer));
-        let factors = loader.factors()?;
         Ok(LanguageModel(Arc::new(Parts {
             layers: layers.collect::<Result<_>>()?,
             last_norm: loader.last_norm()?,
             output: loader.output(embedding.shape()[0])?,
-            frequencies: Frequencies::new(&config.rope, factors.as_deref()),
-            local_frequencies: config
-                .local_rope
-                .as_ref()
-                .map(|rope| Frequencies::new(rope, None)),
+            frequencies: Frequencies::new(&config.rope),
+            local_frequencies: config.local_rope.as_ref().map(Frequencies::new),
             gpu: gpu.clone(),
             embedding,
             config,
@@ -155,10 +166,16 @@ impl LanguageModel {
     ///
     /// # Errors
     ///
-    /// Those of lapidary's operations.
+    /// [`Error::Argument`] for hidden states that are no matrix. Those of lapidary's operations.
     pub fn logits(&self, hidden: &Tensor, rows: &[u32]) -> Result<Tensor> {
         let parts = &*self.0;
-        let is_whole = rows.iter().copied().eq(0..hidden.shape()[0] as u32);
+        let [count, _] = *hidden.shape() else {
+            return Err(Error::Argument(format!(
+                "hidden states of {:?}: they are [rows, hidden]",
+                hidden.shape()
+            )));
+        };
+        let is_whole = rows.iter().copied().eq(0..count as u32);
         let x = match is_whole {
             true => hidden.clone(),
             false => hidden.index_select(0, &parts.gpu.tensor(rows, &[rows.len()])?)?,

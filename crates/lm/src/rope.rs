@@ -33,8 +33,8 @@ pub(crate) struct Angles<'a> {
 }
 
 impl Frequencies {
-    /// `from_file` are divisors that are a tensor of the file.
-    pub(crate) fn new(rope: &Rope, from_file: Option<&[f32]>) -> Frequencies {
+    /// Of a description that was checked.
+    pub(crate) fn new(rope: &Rope) -> Frequencies {
         let pairs = rope.rotated / 2;
         let theta = f64::from(rope.theta);
         let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / rope.rotated as f64);
@@ -77,7 +77,6 @@ impl Frequencies {
                         attention: of_each,
                     } => {
                         attention = f64::from(*of_each);
-                        let factors = from_file.unwrap_or(factors);
                         radians / factors.get(pair).map_or(1.0, |&factor| f64::from(factor))
                     }
                 });

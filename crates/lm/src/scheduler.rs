@@ -54,6 +54,9 @@ pub struct Scheduler {
     options: SchedulerOptions,
     conversations: BTreeMap<ConversationId, Conversation>,
     next: u64,
+    /// The step whose tokens are heard next, while a call waits for them.
+    before: Option<Pending>,
+    /// The step that was recorded last.
     pending: Option<Pending>,
 }
 
@@ -87,6 +90,7 @@ impl Scheduler {
             options,
             conversations,
             next: 0,
+            before: None,
             pending: None,
         })
     }
@@ -169,7 +173,9 @@ impl Scheduler {
 
     /// Whether a conversation has something to say, or a token is on its way.
     pub fn is_busy(&self) -> bool {
-        self.pending.is_some() || self.conversations.values().any(Conversation::is_speaking)
+        self.before.is_some()
+            || self.pending.is_some()
+            || self.conversations.values().any(Conversation::is_speaking)
     }
 
     fn idle(&mut self, id: ConversationId) -> Result<&mut Conversation> {

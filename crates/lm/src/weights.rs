@@ -86,6 +86,7 @@ impl<'a> Loader<'a> {
         let Some(name) = names.into_iter().find(|name| self.has(name)) else {
             return Ok(None);
         };
+        self.file.expect(name, &[self.config.rope.rotated / 2])?;
         let file = self.file.floats_as(DType::F32)?;
         Ok(Some(self.gpu.files().load_tensor(&file, name)?.to_vec()?))
     }

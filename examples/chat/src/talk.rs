@@ -153,6 +153,8 @@ impl Talk {
             Err(error) => {
                 self.messages.pop();
                 self.scheduler.stop(self.id);
+                // What the cache has may be lost with the work that failed.
+                self.scheduler.truncate(self.id, 0)?;
                 Err(error)
             }
         }

@@ -14,7 +14,8 @@ use crate::tokenizer::beside;
 const MOST_STEPS: u64 = 2_000_000;
 
 /// A model without a template was not made to talk: it continues what was said.
-const PLAIN: &str = "{% for message in messages %}{{ message.content }}\n{% endfor %}";
+const PLAIN: &str =
+    "{{ bos_token }}{% for message in messages %}{{ message.content }}\n{% endfor %}";
 
 /// What one of a conversation said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +79,18 @@ impl Template {
         };
         let [begin, end] =
             ["bos", "eos"].map(|name| special(name).or_else(|| of_token(name)).unwrap_or_default());
-        Template::new(text.unwrap_or_else(|| PLAIN.to_owned()), begin, end)
+        let adds_begin = config["add_bos_token"].as_bool().or_else(|| {
+            let known = file.metadata().get("tokenizer.ggml.add_bos_token");
+            known.and_then(MetaValue::as_bool)
+        });
+        match text {
+            Some(text) => Template::new(text, begin, end),
+            // Without a template nothing else says that a text begins with the token.
+            None if adds_begin == Some(false) => {
+                Template::new(PLAIN.to_owned(), String::new(), end)
+            }
+            None => Template::new(PLAIN.to_owned(), begin, end),
+        }
     }
 
     /// A template of this text, and the texts of the tokens that begin and end.

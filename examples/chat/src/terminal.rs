@@ -93,12 +93,12 @@ fn set_budget(gpu: &Gpu, size: &str) -> Result<()> {
 
 fn answer(gpu: &Gpu, talk: &mut Talk, question: &str) -> Result<()> {
     let before = gpu.memory().stats().restored_bytes;
+    let mut out = io::stdout();
     let report = talk.ask(question, |piece| {
-        print!("{piece}");
         // A terminal that is gone hears nothing.
-        let _ = io::stdout().flush();
+        let _ = write!(out, "{piece}").and_then(|()| out.flush());
     })?;
-    println!("\n{}", line(gpu, talk, &report, before));
+    let _ = writeln!(io::stdout(), "\n{}", line(gpu, talk, &report, before));
     Ok(())
 }
 

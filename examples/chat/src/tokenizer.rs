@@ -25,8 +25,9 @@ pub fn load(path: &Path, file: &ModelFile, vocabulary: usize) -> Result<Tokenize
         }
     };
     let tokenizer = tokenizer.map_err(|reason| Error::Tokenizer { path: from, reason })?;
+    // Tokens that were added for pictures may lie beyond the vocabulary of the text.
     let last = tokenizer
-        .get_vocab(true)
+        .get_vocab(false)
         .into_values()
         .max()
         .unwrap_or_default();

@@ -9,6 +9,8 @@ use super::{Config, Family, Rope, Scaling};
 use crate::error::{Error, Result};
 
 const ARCHITECTURE: &str = "general.architecture";
+/// Factors of LongRoPE.
+const SHORT_FACTORS: &str = "rope_factors_short.weight";
 
 /// Whether the metadata describe a model.
 pub(super) fn is_described(file: &ModelFile) -> bool {
@@ -46,7 +48,12 @@ fn described(
     let heads = fields.size("attention.head_count", None)?;
     let even = hidden.checked_div(heads).or(Some(0));
     let head_size = fields.size("attention.key_length", even)?;
-    let context = fields.size("context_length", None)?;
+    let mut context = fields.size("context_length", None)?;
+    if file.names().any(|name| name == SHORT_FACTORS) {
+        // The factors hold within the context before the change.
+        let original = fields.size("rope.scaling.original_context_length", Some(context))?;
+        context = context.min(original);
+    }
     let rotated = fields.size("rope.dimension_count", Some(head_size))?;
     let theta = fields.number("rope.freq_base").unwrap_or(1e4);
     let scaling = scaling(family, fields, file, context)?;
@@ -54,6 +61,10 @@ fn described(
     let query = match (family, layers) {
         (Family::Gemma2, 46) | (Family::Gemma3, 62) => (hidden / heads.max(1)) as f32,
         _ => head_size as f32,
+    };
+    let cap = |key: &str, known: f32| {
+        let known = (family == Family::Gemma2).then_some(known);
+        fields.number(key).or(known).filter(|cap| *cap != 0.0)
     };
     Ok(Config {
         family,
@@ -78,8 +89,8 @@ fn described(
         }),
         windows: windows(family, fields, layers)?,
         score_scale: 1.0 / query.sqrt(),
-        score_cap: fields.number("attn_logit_softcapping"),
-        logit_cap: fields.number("final_logit_softcapping"),
+        score_cap: cap("attn_logit_softcapping", 50.0),
+        logit_cap: cap("final_logit_softcapping", 30.0),
         context,
         end_tokens: end_tokens(fields),
         neighbour_pairs: family == Family::Llama,
@@ -92,10 +103,12 @@ fn windows(
     layers: usize,
 ) -> std::result::Result<Vec<Option<usize>>, String> {
     let layers = layers.min(1 << 16);
-    let window = match fields.get("attention.sliding_window") {
-        Some(_) => fields.size("attention.sliding_window", None)?,
-        None => return Ok(vec![None; layers]),
-    };
+    // Early files of Gemma 2 do not say it, and 0 means none.
+    let known = (family == Family::Gemma2).then_some(4096);
+    let window = fields.size("attention.sliding_window", known.or(Some(0)))?;
+    if window == 0 {
+        return Ok(vec![None; layers]);
+    }
     let every = match family {
         Family::Gemma2 => 2,
         Family::Gemma3 => 6,
@@ -116,7 +129,7 @@ fn scaling(
     // Llama 3's and Phi's factors are a tensor.
     if file
         .names()
-        .any(|name| name == "rope_freqs.weight" || name == "rope_factors_short.weight")
+        .any(|name| name == "rope_freqs.weight" || name == SHORT_FACTORS)
     {
         let attention = fields.number("rope.scaling.attn_factor").unwrap_or(1.0);
         return Ok(Scaling::Each {
@@ -135,7 +148,7 @@ fn scaling(
                 fast: 32.0,
                 slow: 1.0,
                 original: (fields.number("rope.scaling.original_context_length"))
-                    .unwrap_or(context as f32 / factor),
+                    .unwrap_or(context as f32),
             },
             Some("longrope") if family == Family::Phi3 => Scaling::None,
             Some(other) => {
@@ -146,14 +159,43 @@ fn scaling(
     )
 }
 
+/// Texts of tokens that end a turn. Files often name the end of a text alone.
+const END_TEXTS: [&str; 8] = [
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<EOT>",
+    "<|eom_id|>",
+];
+
 /// Tokens that end a text or a turn.
 fn end_tokens(fields: &Fields<'_>) -> Vec<u32> {
+    let of_tokenizer = |name: &str| fields.all.get(&format!("tokenizer.ggml.{name}"));
     let names = ["eos_token_id", "eot_token_id", "eom_token_id"];
-    let values = names.map(|name| fields.all.get(&format!("tokenizer.ggml.{name}")));
-    let tokens = values.into_iter().flatten().filter_map(MetaValue::as_u64);
-    tokens
+    let named = names.into_iter().filter_map(of_tokenizer);
+    let named = named.filter_map(MetaValue::as_u64);
+    let list = |name: &str| {
+        of_tokenizer(name)
+            .and_then(MetaValue::as_list)
+            .unwrap_or_default()
+    };
+    // Control tokens have type 3, those that users defined type 4.
+    let special = |kind: &MetaValue| matches!(kind.as_i64(), Some(3 | 4));
+    let texts = list("tokens").iter().zip(list("token_type")).zip(0..);
+    let by_text = texts.filter_map(|((text, kind), id)| {
+        let is_end = text.as_str().is_some_and(|text| END_TEXTS.contains(&text));
+        (is_end && special(kind)).then_some(id)
+    });
+    let mut tokens: Vec<u32> = named
+        .chain(by_text)
         .filter_map(|token| u32::try_from(token).ok())
-        .collect()
+        .collect();
+    tokens.sort_unstable();
+    tokens.dedup();
+    tokens
 }
 
 /// The metadata, by keys without the name of the architecture.

@@ -104,7 +104,7 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
     let heads = size(fields, "num_attention_heads", known.heads)?;
     let even = (hidden as u64).checked_div(heads as u64).or(Some(0));
     let head_size = size(fields, "head_dim", known.head_size.or(even))?;
-    let context = size(fields, "max_position_embeddings", known.context)?;
+    let mut context = size(fields, "max_position_embeddings", known.context)?;
     // From version 5 on, `transformers` has one object for all positions, or one a kind of layer.
     let positions = fields.get("rope_parameters").and_then(Value::as_object);
     let of_kind = |kind: &str| positions.and_then(|all| all.get(kind)?.as_object());
@@ -115,9 +115,16 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
         .or_else(|| number(fields, "rope_theta"))
         .unwrap_or(known.theta);
     let scaling = global.or_else(|| fields.get("rope_scaling").and_then(Value::as_object));
+    let original = scaling
+        .and_then(original_of)
+        .or_else(|| original_of(fields));
     let scaling = scaling
         .map(|all| scaling_of(all, fields, context))
         .transpose()?;
+    if let (Some(Scaling::Each { .. }), Some(original)) = (&scaling, original) {
+        // The short factors hold within the context before the change.
+        context = context.min(original as usize);
+    }
     let rope = Rope {
         theta,
         rotated,
@@ -136,7 +143,7 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
     });
     let cap = |name: &str, known: f32| match fields.get(name) {
         None => (family == Family::Gemma2).then_some(known),
-        Some(_) => number(fields, name),
+        Some(_) => number(fields, name).filter(|cap| *cap != 0.0),
     };
     Ok(Config {
         family,
@@ -177,7 +184,9 @@ fn windows(
     layers: usize,
     known: Option<u64>,
 ) -> std::result::Result<Vec<Option<usize>>, String> {
-    let off = fields.get("use_sliding_window").and_then(Value::as_bool) == Some(false);
+    let used = fields.get("use_sliding_window").and_then(Value::as_bool);
+    let is_qwen = matches!(family, Family::Qwen2 | Family::Qwen3);
+    let off = used == Some(false) || is_qwen && used.is_none();
     let is_given = fields
         .get("sliding_window")
         .is_some_and(|window| !window.is_null());
@@ -225,8 +234,7 @@ fn scaling_of(
         .unwrap_or("default");
     let factor =
         || number(fields, "factor").ok_or(format!("`{kind}` of its positions has no factor"));
-    let original = number(fields, "original_max_position_embeddings")
-        .or_else(|| number(of_model, "original_max_position_embeddings"));
+    let original = original_of(fields).or_else(|| original_of(of_model));
     let or = |name: &str, other: f32| number(fields, name).unwrap_or(other);
     Ok(match kind {
         "default" => Scaling::None,
@@ -244,7 +252,7 @@ fn scaling_of(
                 attention: or("attention_factor", 0.1 * factor.ln() + 1.0),
                 fast: or("beta_fast", 32.0),
                 slow: or("beta_slow", 1.0),
-                original: original.unwrap_or(context as f32 / factor),
+                original: original.unwrap_or(context as f32),
             }
         }
         // "su" is an older name of it.
@@ -266,6 +274,11 @@ fn scaling_of(
             return Err(format!("its positions are {other:?}; known are {known}"));
         }
     })
+}
+
+/// The context before the positions were scaled.
+fn original_of(fields: &Map<String, Value>) -> Option<f32> {
+    number(fields, "original_max_position_embeddings")
 }
 
 fn end_tokens(fields: &Map<String, Value>) -> Option<Vec<u32>> {

@@ -36,6 +36,8 @@ impl Scheduler {
             bytes += if fits { needed } else { 0 };
             fits
         });
+        // Each takes a row, so those of a lower rank wait.
+        waiting.truncate(self.options.rows);
         // Whoever speaks now waits for one row only, so a long prompt does not delay it.
         let mut left = self.options.rows;
         waiting.sort_by_key(|(_, conversation, rows)| (!conversation.is_ahead(), *rows > 1));

@@ -13,7 +13,7 @@ use super::request::{ConversationId, Said};
 use crate::error::Result;
 use crate::sampler::{self, Row};
 
-type Reading<T> = Pin<Box<dyn Future<Output = lapidary::Result<Vec<T>>> + Send>>;
+type Heard = lapidary::Result<(Vec<u32>, Vec<f32>)>;
 
 /// A step whose tokens are on their way.
 pub(super) struct Pending {
@@ -21,8 +21,8 @@ pub(super) struct Pending {
     chosen: Tensor,
     /// Who gets a token, and for which of its requests.
     speakers: Vec<(ConversationId, u64)>,
-    tokens: Reading<u32>,
-    log_probabilities: Reading<f32>,
+    /// The tokens and their log-probabilities.
+    reading: Pin<Box<dyn Future<Output = Heard> + Send>>,
 }
 
 impl Scheduler {
@@ -34,21 +34,36 @@ impl Scheduler {
     /// Those of lapidary: work that finds no memory, a lost device. No token is lost: the
     /// conversations read theirs again, and go on.
     pub async fn step_async(&mut self) -> Result<Vec<Said>> {
-        let pieces = self.plan();
-        let next = match pieces.is_empty() {
-            true => None,
-            false => match self.record(&pieces) {
-                Ok(next) => next,
-                Err(error) => {
-                    let of_step = pieces.into_iter().map(|piece| piece.conversation);
-                    self.start_over(of_step.collect())?;
-                    return Err(error);
-                }
-            },
+        // A call that was dropped may have left a step unheard. It comes before all others.
+        if self.before.is_none() {
+            let pieces = self.plan();
+            let next = match pieces.is_empty() {
+                true => None,
+                false => match self.record(&pieces) {
+                    Ok(next) => next,
+                    Err(error) => {
+                        let of_step = pieces.into_iter().map(|piece| piece.conversation);
+                        self.start_over(of_step.collect())?;
+                        return Err(error);
+                    }
+                },
+            };
+            self.before = std::mem::replace(&mut self.pending, next);
+        }
+        let Some(before) = &mut self.before else {
+            return Ok(Vec::new());
         };
-        match std::mem::replace(&mut self.pending, next) {
-            Some(before) => self.hear(before).await,
-            None => Ok(Vec::new()),
+        let heard = before.reading.as_mut().await;
+        match (heard, self.before.take()) {
+            (Ok((tokens, log_probabilities)), Some(before)) => {
+                Ok(self.hear(before, &tokens, &log_probabilities))
+            }
+            (Err(error), before) => {
+                let of_step = before.map(|before| before.speakers).unwrap_or_default();
+                self.start_over(of_step.into_iter().map(|(id, _)| id).collect())?;
+                Err(error.into())
+            }
+            (Ok(_), None) => Ok(Vec::new()),
         }
     }
 
@@ -97,9 +112,11 @@ impl Scheduler {
                 conversation.chose(&chosen.tokens.narrow(0, row, 1)?)?;
             }
         }
+        // Both reads are queued now, in front of the next step.
+        let tokens = chosen.tokens.to_vec_async();
+        let log_probabilities = chosen.log_probabilities.to_vec_async();
         let pending = Pending {
-            tokens: Box::pin(chosen.tokens.to_vec_async()),
-            log_probabilities: Box::pin(chosen.log_probabilities.to_vec_async()),
+            reading: Box::pin(async move { Ok((tokens.await?, log_probabilities.await?)) }),
             chosen: chosen.tokens,
             speakers,
         };
@@ -159,17 +176,10 @@ impl Scheduler {
     }
 
     /// Gives each speaker its token.
-    async fn hear(&mut self, before: Pending) -> Result<Vec<Said>> {
-        let read = (before.tokens.await, before.log_probabilities.await);
-        let (tokens, log_probabilities) = match read {
-            (Ok(tokens), Ok(log_probabilities)) => (tokens, log_probabilities),
-            (Err(error), _) | (_, Err(error)) => {
-                self.start_over(before.speakers.into_iter().map(|(id, _)| id).collect())?;
-                return Err(error.into());
-            }
-        };
+    fn hear(&mut self, before: Pending, tokens: &[u32], log_probabilities: &[f32]) -> Vec<Said> {
         let mut said = Vec::new();
-        for (row, (id, request)) in before.speakers.into_iter().enumerate() {
+        let both = tokens.iter().zip(log_probabilities);
+        for ((id, request), (&token, &log_probability)) in before.speakers.into_iter().zip(both) {
             let Some(conversation) = self.conversations.get_mut(&id) else {
                 continue;
             };
@@ -177,7 +187,6 @@ impl Scheduler {
             if !conversation.is_speaking() || conversation.requests() != request {
                 continue;
             }
-            let (token, log_probability) = (tokens[row], log_probabilities[row]);
             let end = conversation.hear(token, self.model.config());
             said.push(Said {
                 conversation: id,
@@ -186,14 +195,18 @@ impl Scheduler {
                 end,
             });
         }
-        Ok(said)
+        said
     }
 
     /// Conversations whose cache may have lost values, and those of the step that is under way,
     /// drop what they have, and read their tokens again.
     fn start_over(&mut self, mut conversations: Vec<ConversationId>) -> Result<()> {
-        let later = self.pending.take().map(|pending| pending.speakers);
-        conversations.extend(later.into_iter().flatten().map(|(id, _)| id));
+        for later in [self.before.take(), self.pending.take()]
+            .into_iter()
+            .flatten()
+        {
+            conversations.extend(later.speakers.into_iter().map(|(id, _)| id));
+        }
         for id in conversations {
             if let Some(conversation) = self.conversations.get_mut(&id) {
                 conversation.forget_cache()?;

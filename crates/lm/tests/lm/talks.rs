@@ -134,31 +134,36 @@ fn a_conversation_goes_on_forks_and_goes_back() {
 #[test]
 fn an_urgent_conversation_comes_first() {
     let model = model(&gpu(), "qwen2", WeightForm::Stored);
-    let mut narrow = options();
-    narrow.cache_bytes = Some(1);
-    let mut scheduler = Scheduler::new(&model, narrow).unwrap();
-    let [calm, urgent] = ["calm", "urgent"].map(|name| scheduler.open(name));
-    scheduler.say(calm, Request::new(prompt(1, 4), 8)).unwrap();
-    scheduler.step().unwrap();
-    let mut request = Request::new(prompt(2, 4), 8);
-    request.priority = 1;
-    scheduler.say(urgent, request).unwrap();
-    let mut order = Vec::new();
-    while scheduler.is_busy() {
-        order.extend(
-            scheduler
-                .step()
-                .unwrap()
-                .into_iter()
-                .map(|said| said.conversation),
-        );
+    // One conversation fits into a step, by the bytes of its cache or by its rows.
+    let by_bytes = SchedulerOptions {
+        cache_bytes: Some(1),
+        ..options()
+    };
+    let by_rows = SchedulerOptions {
+        rows: 1,
+        ..options()
+    };
+    for options in [by_bytes, by_rows] {
+        let mut scheduler = Scheduler::new(&model, options).unwrap();
+        let [calm, urgent] = ["calm", "urgent"].map(|name| scheduler.open(name));
+        scheduler.say(calm, Request::new(prompt(1, 4), 8)).unwrap();
+        scheduler.step().unwrap();
+        let request = Request {
+            priority: 1,
+            ..Request::new(prompt(2, 4), 8)
+        };
+        scheduler.say(urgent, request).unwrap();
+        let mut order = Vec::new();
+        while scheduler.is_busy() {
+            let said = scheduler.step().unwrap();
+            order.extend(said.into_iter().map(|said| said.conversation));
+        }
+        assert_eq!(order.len(), 16);
+        // The calm one has said a token at most, when the urgent one begins.
+        let first = order.iter().position(|id| *id == urgent).unwrap();
+        assert!(first <= 1, "{order:?}");
+        assert_eq!(order[first..first + 8], [urgent; 8], "until it is done");
     }
-    assert_eq!(order.len(), 16);
-    assert_eq!(
-        order[1..9],
-        [urgent; 8],
-        "from the second step on, until it is done"
-    );
 }
 
 #[test]

@@ -15,6 +15,9 @@ use crate::template::Message;
 /// Conversations that are kept for the next question, whose beginning they may have.
 const MOST_IDLE: usize = 16;
 
+/// Steps in a row that may fail before the clients hear of it. A failed one starts over by itself.
+const MOST_FAILURES: u32 = 3;
+
 /// A question, and where its answer goes.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -55,6 +58,8 @@ pub(super) struct Worker<'t> {
     jobs: HashMap<ConversationId, Job<'t>>,
     /// The one that was used last is last.
     idle: Vec<ConversationId>,
+    /// Steps that have failed since one did not.
+    failures: u32,
 }
 
 impl Worker<'_> {
@@ -69,6 +74,7 @@ impl Worker<'_> {
                 scheduler,
                 jobs,
                 idle,
+                failures: 0,
             }
             .run(&asked);
         });
@@ -111,7 +117,7 @@ impl Worker<'_> {
             ..Request::new(prompt, asked.most_tokens)
         };
         if let Err(error) = self.scheduler.say(id, request) {
-            self.idle.push(id);
+            self.keep(id);
             return Err(error.into());
         }
         let decode = decoder(&self.speaker.tokenizer);
@@ -137,14 +143,16 @@ impl Worker<'_> {
             .map(|at| (at, common(&self.idle[at])))
             .filter(|(_, common)| *common > 0);
         let Some((at, common)) = best else {
-            if self.idle.len() >= MOST_IDLE {
-                self.scheduler.close(self.idle.remove(0));
-            }
             return Ok((self.scheduler.open("request"), 0));
         };
-        let id = self.idle.remove(at);
         // An answer follows from a row of the step.
         let common = common.min(tokens.len().saturating_sub(1));
+        let found = self.idle[at];
+        // Another client's conversation stays, and shares what both have in common.
+        let id = match 2 * common < self.scheduler.tokens(found).len() {
+            true => self.scheduler.fork(found, "request")?,
+            false => self.idle.remove(at),
+        };
         self.scheduler.truncate(id, common)?;
         Ok((id, common))
     }
@@ -152,14 +160,9 @@ impl Worker<'_> {
     fn step(&mut self) {
         let said = match self.scheduler.step() {
             Ok(said) => said,
-            Err(error) => {
-                for (id, job) in self.jobs.drain() {
-                    let _ = job.answer.send(Piece::Failed(error.to_string()));
-                    self.scheduler.close(id);
-                }
-                return;
-            }
+            Err(error) => return self.failed(&error.to_string()),
         };
+        self.failures = 0;
         for said in said {
             let Some(job) = self.jobs.get_mut(&said.conversation) else {
                 continue;
@@ -178,8 +181,36 @@ impl Worker<'_> {
                 // A client that has gone away hears no more, and takes no more of the device.
                 self.scheduler.stop(said.conversation);
                 self.jobs.remove(&said.conversation);
-                self.idle.push(said.conversation);
+                self.keep(said.conversation);
             }
+        }
+    }
+}
+
+impl Worker<'_> {
+    /// The conversations start over by themselves, on a new device if theirs was lost.
+    fn failed(&mut self, error: &str) {
+        let gpu = self.speaker.model.gpu();
+        if gpu.flush().is_err() {
+            // If there is no device now, the next step fails too.
+            let _ = gpu.reopen();
+        }
+        self.failures += 1;
+        if self.failures < MOST_FAILURES {
+            return;
+        }
+        self.failures = 0;
+        for (id, job) in self.jobs.drain() {
+            let _ = job.answer.send(Piece::Failed(error.to_owned()));
+            self.scheduler.close(id);
+        }
+    }
+
+    /// Keeps a conversation for the next question. Those that were used longest ago go.
+    fn keep(&mut self, id: ConversationId) {
+        self.idle.push(id);
+        while self.idle.len() > MOST_IDLE {
+            self.scheduler.close(self.idle.remove(0));
         }
     }
 }

@@ -29,7 +29,7 @@ fn templates_of_models_are_rendered_as_transformers_does() {
     assert_eq!(rendered(trimmed, &messages).expect("it renders"), wanted);
     assert_eq!(
         rendered(PLAIN, &messages[1..2]).expect("it renders"),
-        " Hi \n"
+        "<s> Hi \n"
     );
 }
 

@@ -8,8 +8,9 @@ use tokenizers::Tokenizer;
 
 /// How texts are split before bytes are merged, by the name that llama.cpp gives it.
 #[rustfmt::skip]
-const SPLITS: [(&[&str], &str); 3] = [
-    (&["llama-bpe", "llama3", "llama-v3", "smaug-bpe"],
+const SPLITS: [(&[&str], &str); 4] = [
+    (&["default", "gpt-2"], GPT2),
+    (&["llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx"],
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
     (&["qwen2", "deepseek-r1-qwen"],
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
@@ -40,11 +41,16 @@ pub(super) fn tokenizer(file: &ModelFile) -> Result<Tokenizer, String> {
         "gpt2" => {
             let split = get("pre").and_then(MetaValue::as_str).unwrap_or("default");
             let row = SPLITS.iter().find(|(names, _)| names.contains(&split));
-            by_bytes(
-                &vocabulary,
-                &texts("merges")?,
-                row.map_or(GPT2, |(_, regex)| regex),
-            )
+            let Some((_, regex)) = row else {
+                let known: Vec<&str> = SPLITS
+                    .iter()
+                    .flat_map(|(names, _)| *names)
+                    .copied()
+                    .collect();
+                let known = known.join(", ");
+                return Err(format!("it splits texts as {split:?}; known are {known}"));
+            };
+            by_bytes(&vocabulary, &texts("merges")?, regex)
         }
         "llama" => {
             let scores = get("scores")
