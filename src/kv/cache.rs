@@ -147,7 +147,7 @@ impl KvOptions {
     }
 
     /// The bytes of a page.
-    pub(super) fn page_bytes(&self) -> u64 {
+    pub fn page_bytes(&self) -> u64 {
         let block_bytes = 16 * u64::from(self.geometry().block_units());
         let layer_bytes = block_bytes.saturating_mul(self.kv_heads as u64);
         layer_bytes.saturating_mul(self.layers as u64)

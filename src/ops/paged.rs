@@ -35,6 +35,7 @@ const SHARED: &str = include_str!("../../shaders/paged/shared.wgsl");
 const APPEND_TEXT: &str = include_str!("../../shaders/paged/append.wgsl");
 const ATTENTION_TEXT: &str = include_str!("../../shaders/paged/attention.wgsl");
 const LANES_TEXT: &str = include_str!("../../shaders/paged/lanes.wgsl");
+const TASK_TEXT: &str = include_str!("../../shaders/paged/task.wgsl");
 const STATE_TEXT: &str = include_str!("../../shaders/paged/state.wgsl");
 const MERGE_TEXT: &str = include_str!("../../shaders/paged/merge.wgsl");
 
@@ -73,10 +74,11 @@ static MERGE: BuiltInKernel = BuiltInKernel {
 };
 
 fn attention_text(variant: &Variant) -> Cow<'static, str> {
-    match Form::unpack(variant.code).lanes {
-        0 => text(variant, &[ATTENTION_TEXT, STATE_TEXT]),
-        _ => text(variant, &[LANES_TEXT, STATE_TEXT]),
-    }
+    let main = match Form::unpack(variant.code).lanes {
+        0 => ATTENTION_TEXT,
+        _ => LANES_TEXT,
+    };
+    text(variant, &[&main.replace("$task", TASK_TEXT), STATE_TEXT])
 }
 
 /// The text of a variant.

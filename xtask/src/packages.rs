@@ -58,6 +58,14 @@ pub(crate) fn root_program(sh: &Shell) -> Result<&'static str> {
     })
 }
 
+/// Installs Python's pip, unless it is there.
+pub(crate) fn provide_pip(sh: &Shell) -> Result<()> {
+    match has(sh, "python3 -m pip --version") {
+        true => Ok(()),
+        false => install(sh, "python3 python3-pip"),
+    }
+}
+
 /// Takes members out of the archive in a folder.
 const UNPACK: &str = "import pathlib, sys, zipfile
 folder, *members = sys.argv[1:]
@@ -80,9 +88,7 @@ pub(crate) fn fetch(
     if members.iter().all(|member| name(member).exists()) {
         return Ok(());
     }
-    if !has(sh, "python3 -m pip --version") {
-        install(sh, "python3 python3-pip")?;
-    }
+    provide_pip(sh)?;
     let download = folder.join("download");
     sh.remove_path(&download)?;
     let wanted = download.join("wanted.txt");

@@ -10,6 +10,7 @@ use lapidary::files::ModelFile;
 
 use crate::error::{Error, Result};
 pub use family::Family;
+pub(crate) use gguf::FACTORS;
 
 /// The description of a decoder, from `config.json` or from the metadata of GGUF.
 #[derive(Clone, Debug, PartialEq)]
@@ -155,7 +156,7 @@ impl Config {
                     "{rotated} of {size} elements of a head are rotated"
                 ));
             }
-            if !(rope.theta.is_finite() && rope.theta > 0.0) {
+            if !is_factor(rope.theta) {
                 return Err(format!("the base of its positions is {}", rope.theta));
             }
             rope.check_scaling()?;
@@ -175,7 +176,7 @@ impl Config {
         {
             return Err(format!("a factor of its scores or logits is {wrong}"));
         }
-        if let Some(Some(0)) = self.windows.iter().find(|window| **window == Some(0)) {
+        if self.windows.contains(&Some(0)) {
             return Err("a layer has a window of 0 tokens".into());
         }
         Ok(())
@@ -219,7 +220,7 @@ impl Rope {
 }
 
 /// Whether something can be multiplied or divided by it.
-pub(crate) fn is_factor(number: f32) -> bool {
+fn is_factor(number: f32) -> bool {
     number.is_finite() && number > 0.0
 }
 

@@ -52,8 +52,22 @@ impl LanguageModel {
     /// for a file that is missing, contradicts itself, lacks a tensor, or has one of another shape.
     pub fn open(gpu: &Gpu, path: impl AsRef<Path>, options: ModelOptions) -> Result<LanguageModel> {
         let path = path.as_ref();
-        let file = ModelFile::open(path)?;
-        let mut config = Config::read(path, &file)?;
+        LanguageModel::of_file(gpu, path, &ModelFile::open(path)?, options)
+    }
+
+    /// As [`open`](Self::open), of a file that is open already. Its description is found by the
+    /// path.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn of_file(
+        gpu: &Gpu,
+        path: &Path,
+        file: &ModelFile,
+        options: ModelOptions,
+    ) -> Result<LanguageModel> {
+        let mut config = Config::read(path, file)?;
         if let Some(context) = options.context {
             // The factors that are known of LongRoPE hold within the context of the description.
             config.context = match config.family {

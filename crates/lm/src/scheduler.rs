@@ -126,6 +126,14 @@ impl Scheduler {
         self.idle(id)?.truncate(tokens)
     }
 
+    /// How many of these tokens a conversation begins with. At least the last of them is left,
+    /// since an answer follows from a row of a step.
+    pub fn common(&self, id: ConversationId, tokens: &[u32]) -> usize {
+        let both = self.tokens(id).iter().zip(tokens);
+        let common = both.take_while(|(known, token)| known == token).count();
+        common.min(tokens.len().saturating_sub(1))
+    }
+
     /// Closes a conversation, whatever it is doing, and frees its pages. Unknown ones are ignored.
     pub fn close(&mut self, id: ConversationId) {
         self.conversations.remove(&id);

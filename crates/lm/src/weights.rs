@@ -1,10 +1,12 @@
 //! Loading: each matrix in the form that its file is opened with, each norm and bias in f32.
 
+use std::collections::HashSet;
+
 use lapidary::files::ModelFile;
 use lapidary::operations::{Epilogue, Weight};
 use lapidary::{DType, Gpu, Tensor};
 
-use crate::config::{Config, Family};
+use crate::config::{Config, FACTORS, Family};
 use crate::error::Result;
 use crate::names::{Names, Part};
 
@@ -14,7 +16,9 @@ pub(crate) struct Loader<'a> {
     gpu: &'a Gpu,
     file: &'a ModelFile,
     config: &'a Config,
-    pub(crate) names: Names,
+    names: Names,
+    /// The names of all tensors: each layer asks for some that few models have.
+    known: HashSet<&'a str>,
 }
 
 impl<'a> Loader<'a> {
@@ -26,11 +30,12 @@ impl<'a> Loader<'a> {
             file,
             config,
             names,
+            known: file.names().collect(),
         }
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.file.names().any(|known| known == name)
+    fn has(&self, name: &str) -> bool {
+        self.known.contains(name)
     }
 
     /// The rows of the tokens, whose number is the vocabulary's.
@@ -82,8 +87,7 @@ impl<'a> Loader<'a> {
 
     /// Divisors of the frequencies that are a tensor of the file.
     pub(crate) fn factors(&self) -> Result<Option<Vec<f32>>> {
-        let names = ["rope_freqs.weight", "rope_factors_short.weight"];
-        let Some(name) = names.into_iter().find(|name| self.has(name)) else {
+        let Some(name) = FACTORS.into_iter().find(|name| self.has(name)) else {
             return Ok(None);
         };
         self.file.expect(name, &[self.config.rope.rotated / 2])?;

@@ -28,10 +28,10 @@ impl Speaker {
     ///
     /// # Errors
     ///
-    /// Those of [`LanguageModel::open`], [`tokenizer::load`] and [`Template::load`].
+    /// Those of [`LanguageModel::of_file`], [`tokenizer::load`] and [`Template::load`].
     pub fn open(gpu: &Gpu, path: &Path, options: ModelOptions) -> Result<Speaker> {
-        let model = LanguageModel::open(gpu, path, options)?;
         let file = ModelFile::open(path)?;
+        let model = LanguageModel::of_file(gpu, path, &file, options)?;
         let tokenizer = tokenizer::load(path, &file, model.vocabulary())?;
         let template = Template::load(path, &file)?;
         Ok(Speaker {
@@ -163,14 +163,7 @@ impl Talk {
     fn answer(&mut self, mut hear: impl FnMut(&str)) -> Result<(String, Report)> {
         let begun = Instant::now();
         let tokens = self.speaker.tokens(&self.messages)?;
-        let known = self.scheduler.tokens(self.id);
-        let common = known
-            .iter()
-            .zip(&tokens)
-            .take_while(|(known, token)| known == token)
-            .count();
-        // An answer follows from a row of the step.
-        let common = common.min(tokens.len().saturating_sub(1));
+        let common = self.scheduler.common(self.id, &tokens);
         self.scheduler.truncate(self.id, common)?;
         let request = Request {
             prompt: tokens[common..].to_vec(),

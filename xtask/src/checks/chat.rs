@@ -5,7 +5,7 @@ use std::env::consts::EXE_SUFFIX;
 use crate::driver::ensure_gpu;
 use crate::packages;
 use crate::process::{
-    Background, Result, Shell, cmd, ensure, has, lines_of, run_persistently, target_dir,
+    Background, Result, Shell, cmd, ensure, lines_of, run_persistently, target_dir,
 };
 use crate::source::EXAMPLES;
 
@@ -40,9 +40,7 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
     let address = format!("http://{}", server.said("http://")?);
     let client = target_dir().join(CLIENT);
     if !client.exists() {
-        if !has(sh, "python3 -m pip --version") {
-            packages::install(sh, "python3 python3-pip")?;
-        }
+        packages::provide_pip(sh)?;
         run_persistently(cmd!(
             sh,
             "python3 -m pip install --quiet --target {client} {CLIENT}"

@@ -58,6 +58,33 @@ impl Family {
         matches!(self, Family::Gemma2 | Family::Gemma3)
     }
 
+    /// Gemma 2's window, and its caps of scores and logits, for descriptions that leave them out.
+    pub(super) fn known_caps(self) -> (Option<u64>, [Option<f32>; 2]) {
+        match self {
+            Family::Gemma2 => (Some(4096), [Some(50.0), Some(30.0)]),
+            _ => (None, [None; 2]),
+        }
+    }
+
+    /// The window of each layer, if those from `first` on have one, but for one in `every` as its
+    /// description says or as the family has it.
+    pub(super) fn windows(
+        self,
+        layers: usize,
+        first: usize,
+        window: usize,
+        every: Option<usize>,
+    ) -> Vec<Option<usize>> {
+        let every = every.unwrap_or(match self {
+            Family::Gemma2 => 2,
+            Family::Gemma3 => 6,
+            _ => usize::MAX,
+        });
+        let is_local = |layer: usize| layer >= first && !(layer + 1).is_multiple_of(every);
+        let of_layer = |layer| is_local(layer).then_some(window);
+        (0..layers).map(of_layer).collect()
+    }
+
     /// Whether it normalizes each head of queries and of keys.
     pub(crate) fn norms_heads(self) -> bool {
         matches!(self, Family::Qwen3 | Family::Gemma3)

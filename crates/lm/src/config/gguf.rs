@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 const ARCHITECTURE: &str = "general.architecture";
 /// Factors of LongRoPE.
 const SHORT_FACTORS: &str = "rope_factors_short.weight";
+/// Tensors whose elements divide the frequencies: of Llama 3, and of LongRoPE.
+pub(crate) const FACTORS: [&str; 2] = ["rope_freqs.weight", SHORT_FACTORS];
 
 /// Whether the metadata describe a model.
 pub(super) fn is_described(file: &ModelFile) -> bool {
@@ -62,9 +64,10 @@ fn described(
         (Family::Gemma2, 46) | (Family::Gemma3, 62) => (hidden / heads.max(1)) as f32,
         _ => head_size as f32,
     };
-    let cap = |key: &str, known: f32| {
-        let known = (family == Family::Gemma2).then_some(known);
-        fields.number(key).or(known).filter(|cap| *cap != 0.0)
+    let (_, [of_scores, of_logits]) = family.known_caps();
+    let cap = |key: &str, known: Option<f32>| {
+        let cap = fields.number(key).or(known);
+        cap.filter(|cap| *cap != 0.0)
     };
     Ok(Config {
         family,
@@ -89,8 +92,8 @@ fn described(
         }),
         windows: windows(family, fields, layers)?,
         score_scale: 1.0 / query.sqrt(),
-        score_cap: cap("attn_logit_softcapping", 50.0),
-        logit_cap: cap("final_logit_softcapping", 30.0),
+        score_cap: cap("attn_logit_softcapping", of_scores),
+        logit_cap: cap("final_logit_softcapping", of_logits),
         context,
         end_tokens: end_tokens(fields),
         neighbour_pairs: family == Family::Llama,
@@ -104,20 +107,12 @@ fn windows(
 ) -> std::result::Result<Vec<Option<usize>>, String> {
     let layers = layers.min(1 << 16);
     // Early files of Gemma 2 do not say it, and 0 means none.
-    let known = (family == Family::Gemma2).then_some(4096);
-    let window = fields.size("attention.sliding_window", known.or(Some(0)))?;
+    let known = family.known_caps().0.unwrap_or(0) as usize;
+    let window = fields.size("attention.sliding_window", Some(known))?;
     if window == 0 {
         return Ok(vec![None; layers]);
     }
-    let every = match family {
-        Family::Gemma2 => 2,
-        Family::Gemma3 => 6,
-        _ => usize::MAX,
-    };
-    let is_local = |layer: usize| !(layer + 1).is_multiple_of(every);
-    Ok((0..layers)
-        .map(|layer| is_local(layer).then_some(window))
-        .collect())
+    Ok(family.windows(layers, 0, window, None))
 }
 
 fn scaling(
@@ -127,10 +122,7 @@ fn scaling(
     context: usize,
 ) -> std::result::Result<Scaling, String> {
     // Llama 3's and Phi's factors are a tensor.
-    if file
-        .names()
-        .any(|name| name == "rope_freqs.weight" || name == SHORT_FACTORS)
-    {
+    if file.names().any(|name| FACTORS.contains(&name)) {
         let attention = fields.number("rope.scaling.attn_factor").unwrap_or(1.0);
         return Ok(Scaling::Each {
             factors: Vec::new(),

@@ -75,7 +75,7 @@ fn defaults(family: Family) -> Defaults {
     match family {
         Family::Gemma2 => Defaults {
             head_size: Some(256),
-            window: Some(4096),
+            window: family.known_caps().0,
             context: Some(8192),
             ..plain
         },
@@ -141,8 +141,9 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
         true => 256.0,
         false => head_size as f32,
     });
-    let cap = |name: &str, known: f32| match fields.get(name) {
-        None => (family == Family::Gemma2).then_some(known),
+    let (_, [of_scores, of_logits]) = family.known_caps();
+    let cap = |name: &str, known: Option<f32>| match fields.get(name) {
+        None => known,
         Some(_) => number(fields, name).filter(|cap| *cap != 0.0),
     };
     Ok(Config {
@@ -162,8 +163,8 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
         local_rope,
         windows: windows(family, fields, layers, known.window)?,
         score_scale: 1.0 / query.sqrt(),
-        score_cap: cap("attn_logit_softcapping", 50.0),
-        logit_cap: cap("final_logit_softcapping", 30.0),
+        score_cap: cap("attn_logit_softcapping", of_scores),
+        logit_cap: cap("final_logit_softcapping", of_logits),
         context,
         end_tokens: Vec::new(),
         neighbour_pairs: false,
@@ -208,20 +209,14 @@ fn windows(
             .collect());
     }
     let first = match fields.get("max_window_layers") {
-        Some(_) if family == Family::Qwen2 || family == Family::Qwen3 => {
-            size(fields, "max_window_layers", None)?
-        }
+        Some(_) if is_qwen => size(fields, "max_window_layers", None)?,
         _ => 0,
     };
     let every = match family {
-        Family::Gemma2 => 2,
-        Family::Gemma3 => size(fields, "sliding_window_pattern", Some(6))?.max(1),
-        _ => usize::MAX,
+        Family::Gemma3 => Some(size(fields, "sliding_window_pattern", Some(6))?.max(1)),
+        _ => None,
     };
-    let is_local = |layer: usize| layer >= first && !(layer + 1).is_multiple_of(every);
-    Ok((0..layers)
-        .map(|layer| is_local(layer).then_some(window))
-        .collect())
+    Ok(family.windows(layers, first, window, every))
 }
 
 fn scaling_of(

@@ -68,8 +68,7 @@ impl Scheduler {
     /// Bytes of cache that a conversation has after so many more rows, in whole pages.
     fn bytes_after(&self, conversation: &Conversation, rows: usize) -> u64 {
         let options = self.cache.options();
-        let tokens = (conversation.cached() + rows).next_multiple_of(options.page_tokens);
-        let elements = 2 * options.layers * options.kv_heads * options.head_size;
-        tokens as u64 * elements as u64 * options.dtype.size_bytes()
+        let pages = (conversation.cached() + rows).div_ceil(options.page_tokens);
+        pages as u64 * options.page_bytes()
     }
 }

@@ -53,17 +53,12 @@ impl Scheduler {
         let Some(before) = &mut self.before else {
             return Ok(Vec::new());
         };
-        let heard = before.reading.as_mut().await;
-        match (heard, self.before.take()) {
-            (Ok((tokens, log_probabilities)), Some(before)) => {
-                Ok(self.hear(before, &tokens, &log_probabilities))
-            }
-            (Err(error), before) => {
-                let of_step = before.map(|before| before.speakers).unwrap_or_default();
-                self.start_over(of_step.into_iter().map(|(id, _)| id).collect())?;
+        match before.reading.as_mut().await {
+            Ok((tokens, log_probabilities)) => Ok(self.hear(&tokens, &log_probabilities)),
+            Err(error) => {
+                self.start_over(Vec::new())?;
                 Err(error.into())
             }
-            (Ok(_), None) => Ok(Vec::new()),
         }
     }
 
@@ -175,11 +170,13 @@ impl Scheduler {
         }
     }
 
-    /// Gives each speaker its token.
-    fn hear(&mut self, before: Pending, tokens: &[u32], log_probabilities: &[f32]) -> Vec<Said> {
+    /// Gives each speaker of the step before its token.
+    fn hear(&mut self, tokens: &[u32], log_probabilities: &[f32]) -> Vec<Said> {
         let mut said = Vec::new();
+        let speakers = self.before.take().map(|before| before.speakers);
+        let speakers = speakers.into_iter().flatten();
         let both = tokens.iter().zip(log_probabilities);
-        for ((id, request), (&token, &log_probability)) in before.speakers.into_iter().zip(both) {
+        for ((id, request), (&token, &log_probability)) in speakers.zip(both) {
             let Some(conversation) = self.conversations.get_mut(&id) else {
                 continue;
             };
@@ -198,8 +195,8 @@ impl Scheduler {
         said
     }
 
-    /// Conversations whose cache may have lost values, and those of the step that is under way,
-    /// drop what they have, and read their tokens again.
+    /// Conversations whose cache may have lost values, and those of steps that are under way, drop
+    /// what they have, and read their tokens again.
     fn start_over(&mut self, mut conversations: Vec<ConversationId>) -> Result<()> {
         for later in [self.before.take(), self.pending.take()]
             .into_iter()

@@ -134,19 +134,11 @@ impl Worker<'_> {
     /// The conversation that has the longest beginning of these tokens, and the length of that; a
     /// new one if none has any.
     fn conversation(&mut self, tokens: &[u32]) -> Result<(ConversationId, usize)> {
-        let common = |id: &ConversationId| {
-            let both = self.scheduler.tokens(*id).iter().zip(tokens);
-            both.take_while(|(known, token)| known == token).count()
-        };
-        let best = (0..self.idle.len()).max_by_key(|at| common(&self.idle[*at]));
-        let best = best
-            .map(|at| (at, common(&self.idle[at])))
-            .filter(|(_, common)| *common > 0);
-        let Some((at, common)) = best else {
+        let common = |at: usize| self.scheduler.common(self.idle[at], tokens);
+        let best = (0..self.idle.len()).map(|at| (common(at), at)).max();
+        let Some((common, at)) = best.filter(|(common, _)| *common > 0) else {
             return Ok((self.scheduler.open("request"), 0));
         };
-        // An answer follows from a row of the step.
-        let common = common.min(tokens.len().saturating_sub(1));
         let found = self.idle[at];
         // Another client's conversation stays, and shares what both have in common.
         let id = match 2 * common < self.scheduler.tokens(found).len() {
@@ -185,9 +177,7 @@ impl Worker<'_> {
             }
         }
     }
-}
 
-impl Worker<'_> {
     /// The conversations start over by themselves, on a new device if theirs was lost.
     fn failed(&mut self, error: &str) {
         let gpu = self.speaker.model.gpu();

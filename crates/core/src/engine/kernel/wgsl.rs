@@ -331,21 +331,9 @@ fn declare_part(
     target: &Target,
     binding: &mut u32,
 ) {
-    let access = match layout.writable >> part & 1 {
-        0 => "read",
-        _ => "read_write",
-    };
     let unit_name = unit.wgsl();
-    let (bound_name, [load, store]) = unit.bound(target.wide_words);
+    let [load, store] = declare_windows(out, layout, part, unit, target, binding);
     let windows = u64::from(layout.windows[part]);
-    for window in 0..windows {
-        line!(
-            out,
-            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: \
-             array<{bound_name}>;"
-        );
-        *binding += 1;
-    }
     let units = target.window_bytes / unit.bytes();
     // An `if` for each window, side by side, and one return. FXC treats many returns as deep
     // nesting and fails. SwiftShader took 24 GB for a text with 32 such loads.
@@ -378,6 +366,30 @@ fn declare_part(
         }
     }
     line!(out, "}}");
+}
+
+/// Declares the variables of a part's windows. Returns the functions around a load and a store.
+fn declare_windows(
+    out: &mut String,
+    layout: &Layout,
+    part: usize,
+    unit: Unit,
+    target: &Target,
+    binding: &mut u32,
+) -> [&'static str; 2] {
+    let access = match layout.writable >> part & 1 {
+        0 => "read",
+        _ => "read_write",
+    };
+    let (bound, functions) = unit.bound(target.wide_words);
+    for window in 0..layout.windows[part] {
+        line!(
+            out,
+            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound}>;"
+        );
+        *binding += 1;
+    }
+    functions
 }
 
 /// Whether the unit `u` is in a window of `units` units. `None` if there is only one.

@@ -1,6 +1,6 @@
 //! The accessors of pages: the text names a window and an offset, which it has from the table.
 
-use super::{Layout, Target, Unit, operands_of};
+use super::{Layout, Target, Unit, declare_windows, operands_of};
 use crate::engine::kernel::Operand;
 
 /// The name of the pages, if the part is that of the pages.
@@ -20,19 +20,9 @@ pub(super) fn declare_pages(
     target: &Target,
     binding: &mut u32,
 ) {
-    let access = match layout.writable >> part & 1 {
-        0 => "read",
-        _ => "read_write",
-    };
-    let (bound, [load, store]) = Unit::Vec4Words4.bound(target.wide_words);
+    let unit = Unit::Vec4Words4;
+    let [load, store] = declare_windows(out, layout, part, unit, target, binding);
     let windows = layout.windows[part];
-    for window in 0..windows {
-        line!(
-            out,
-            "@group(0) @binding({binding}) var<storage, {access}> b{part}_{window}: array<{bound}>;"
-        );
-        *binding += 1;
-    }
     // As in `declare_part`, FXC wants one return.
     line!(out, "fn {name}_load(window: u32, u: u32) -> vec4<u32> {{");
     line!(out, "  var v = vec4<u32>();");
