@@ -16,30 +16,34 @@ use lapidary_core::{DType, Error, Result};
 #[track_caller]
 pub(crate) fn checked(shape: &[usize], dtype: DType) -> Result<(usize, u64)> {
     check_rank("shape", shape)?;
-    let overflow = || Error::Overflow {
-        shape: shape.to_vec(),
-        dtype,
-    };
     let (mut extent, mut is_empty) = (1_u64, false);
     for &dim in shape {
         is_empty |= dim == 0;
-        extent = extent.checked_mul(dim.max(1) as u64).ok_or_else(overflow)?;
+        extent = extent.saturating_mul(dim.max(1) as u64);
     }
-    let extent_bytes = extent
-        .checked_mul(dtype.size_bytes())
-        .ok_or_else(overflow)?;
     if extent > MAX_ELEMENTS {
-        return Err(Error::NeverFits {
-            what: "a tensor",
-            requested_bytes: extent_bytes,
-            limit_bytes: MAX_ELEMENTS * dtype.size_bytes(),
-            hint: "Kernels count elements in 32 bits: split it into several tensors",
-            by: String::new(),
-        });
+        return Err(too_many_elements(shape, dtype));
     }
     match is_empty {
         true => Ok((0, 0)),
-        false => Ok((extent as usize, extent_bytes)),
+        false => Ok((extent as usize, extent * dtype.size_bytes())),
+    }
+}
+
+#[cold]
+fn too_many_elements(shape: &[usize], dtype: DType) -> Error {
+    match extent(shape).and_then(|extent| extent.checked_mul(dtype.size_bytes())) {
+        Some(requested_bytes) => Error::NeverFits {
+            what: "a tensor",
+            requested_bytes,
+            limit_bytes: MAX_ELEMENTS * dtype.size_bytes(),
+            hint: "Kernels count elements in 32 bits: split it into several tensors",
+            by: String::new(),
+        },
+        None => Error::Overflow {
+            shape: shape.to_vec(),
+            dtype,
+        },
     }
 }
 

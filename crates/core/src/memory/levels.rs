@@ -53,6 +53,7 @@ impl Memory {
 
     /// The storage of a slot is about to lose its block. Its bytes are then at `to`; `None` when
     /// the storage is gone.
+    #[inline]
     pub(super) fn lost(&mut self, index: u32, to: Option<Residency>) {
         let slot = self.slots.at(index);
         let (number, tag, bytes, share) = (slot.number, slot.tag, slot.size_bytes, slot.share);

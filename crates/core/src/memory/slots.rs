@@ -158,7 +158,7 @@ impl Slots {
         storage.slot().map(|index| &self.table[index as usize])
     }
 
-    #[inline]
+    #[inline(always)] // As `Memory::take_block`.
     pub(super) fn add(
         &mut self,
         storage: &Arc<Storage>,
