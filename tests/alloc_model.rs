@@ -278,6 +278,27 @@ fn empty_slabs_are_released_before_the_mark_rises_longest_unused_first() {
 }
 
 #[test]
+fn slabs_for_one_size_hold_a_whole_number_of_blocks_and_little_else() {
+    for page_bytes in [300 << 10, 352 << 10, 1408 << 10, 3000 << 10] {
+        let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+        for _ in 0..(192 << 20) / page_bytes {
+            model::allocate_with_growth(&mut pools, page_bytes).unwrap();
+        }
+        let (reserved, live) = (pools.reserved_bytes(), pools.granted_bytes());
+        assert!(
+            reserved as f64 / live as f64 <= 1.05,
+            "{reserved} for {live} in pages of {page_bytes}"
+        );
+        let growth = pools.growth(page_bytes).unwrap();
+        assert_eq!(growth.slab_bytes % page_bytes, 0, "{growth:?}");
+        assert!(growth.slab_bytes <= 8 << 20, "{growth:?}");
+        // Other sizes get what they always got.
+        let growth = pools.growth(2 << 20).unwrap();
+        assert_eq!(growth.slab_bytes, 16 << 20);
+    }
+}
+
+#[test]
 fn a_very_large_slab_is_shared_only_when_nothing_else_can_be_had() {
     let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
     let large = model::allocate_with_growth(&mut pools, 500 << 20).unwrap();

@@ -3,7 +3,7 @@
 //! | request | slab |
 //! | --- | --- |
 //! | up to 256 KiB | 2 to 16 MiB: a quarter of all such slabs; shared by small requests only |
-//! | below 4 MiB | 4 to 16 MiB: about as much as is live |
+//! | below 4 MiB | 4 to 16 MiB: about as much as is live, or less in a series of one size |
 //! | from 4 MiB | its own size in steps of 64 KiB; later requests may split it |
 //! | from 128 MiB | its own size, shared with nobody; reused by a request that needs most of it |
 //!
@@ -24,6 +24,11 @@
 //! itself moves blocks while its mark still rises, and then no more. Moves may copy a share of the
 //! allocated bytes. Beyond that share the mark may first rise to 1.07 times the highest live bytes.
 //! Beyond twice the share it rises without limit.
+//!
+//! **A series of one size.** A program may fill slab after slab with blocks of one size, as the pages
+//! of a cache are. Then slabs of the middle class hold a whole number of them, and have half the size
+//! until much is live. So little of the last slab is unused. With smaller slabs, a kernel that reads
+//! a table of blocks would need more bindings.
 //!
 //! **Very large requests share no slabs.** Such a slab may be half of the program's memory. A small
 //! block that lives on in it would prevent its release. The price: a program that alternates
@@ -47,6 +52,12 @@ use super::{AllocError, BlockId, SlabId};
 
 /// A new slab for small requests takes a quarter of the bytes of all such slabs.
 const SMALL_SLAB_SHARE: u64 = 4;
+
+/// So many middle slabs one after the other for one size are a series. Training creates fewer.
+const SERIES_SLABS: u32 = 3;
+
+/// The further slabs of a series have half the largest size until so many of the largest are live.
+const SERIES_LARGE_SLABS: u64 = 16;
 
 /// Blocks of all sizes in slabs of a few classes. The pools decide and count; the caller owns the
 /// buffers.
@@ -91,6 +102,9 @@ pub struct Pools {
     /// The highest mark at which a slab was added. The next field counts the releases since then.
     last_mark_bytes: u64,
     releases_at_mark: u64,
+    /// The request that the last middle slab was for, and how many in a row were for its size.
+    series_bytes: u64,
+    series_slabs: u32,
 }
 
 /// What the pools tell of their blocks and slabs, their carver tells.
@@ -126,6 +140,8 @@ impl Pools {
             highest_requested_bytes: 0,
             last_mark_bytes: 0,
             releases_at_mark: 0,
+            series_bytes: 0,
+            series_slabs: 0,
         })
     }
 
@@ -195,11 +211,12 @@ impl Pools {
         let class = self.class(size_bytes);
         let slab_bytes = match class {
             SlabClass::Small => self.small_slab_bytes(),
+            SlabClass::Middle if self.is_series(size_bytes) => self.series_slab_bytes(size_bytes),
             SlabClass::Middle => self.middle_slab_bytes(size_bytes),
             SlabClass::Own | SlabClass::Alone => round_up(size_bytes, config.own_step_bytes),
         };
         // Rounding the request up cannot pass the largest slab, which is a multiple of the granule.
-        let least_bytes = round_up(size_bytes.max(1), config.unit_bytes);
+        let least_bytes = self.block_bytes(size_bytes);
         let slab_bytes = round_up(slab_bytes.min(config.max_slab_bytes), config.unit_bytes);
         let slab_bytes = slab_bytes.clamp(least_bytes, config.max_slab_bytes);
         Ok(Growth {
@@ -225,13 +242,34 @@ impl Pools {
     /// As many bytes as are live, so that a small program reserves little. The least is
     /// `own_request_bytes`, the most `middle_slab_bytes` of the configuration.
     fn middle_slab_bytes(&self, size_bytes: u64) -> u64 {
-        let requested_bytes = self.carver.counters.requested.now;
-        let live_bytes = requested_bytes.max(self.highest_requested_bytes);
-        let wanted_bytes = live_bytes.saturating_add(size_bytes);
         let least_bytes = self.config.own_request_bytes;
-        let slab_bytes = wanted_bytes.checked_next_power_of_two();
+        let slab_bytes = self.live_with(size_bytes).checked_next_power_of_two();
         let slab_bytes = slab_bytes.unwrap_or(u64::MAX).max(least_bytes);
         slab_bytes.min(self.config.middle_slab_bytes)
+    }
+
+    /// A whole number of blocks in the largest middle slab, or in half of it.
+    fn series_slab_bytes(&self, size_bytes: u64) -> u64 {
+        let most_bytes = self.config.middle_slab_bytes;
+        let is_large = self.live_with(size_bytes) / SERIES_LARGE_SLABS >= most_bytes;
+        let slab_bytes = if is_large { most_bytes } else { most_bytes / 2 };
+        slab_bytes - slab_bytes % self.block_bytes(size_bytes)
+    }
+
+    /// Were the last middle slabs for this size?
+    fn is_series(&self, size_bytes: u64) -> bool {
+        self.series_slabs >= SERIES_SLABS && self.series_bytes == self.block_bytes(size_bytes)
+    }
+
+    /// The highest live bytes so far, and this request.
+    fn live_with(&self, size_bytes: u64) -> u64 {
+        let requested_bytes = self.carver.counters.requested.now;
+        let live_bytes = requested_bytes.max(self.highest_requested_bytes);
+        live_bytes.saturating_add(size_bytes)
+    }
+
+    fn block_bytes(&self, size_bytes: u64) -> u64 {
+        round_up(size_bytes.max(1), self.config.unit_bytes)
     }
 
     /// The empty slab to release before the slab for `growth` is created, by the high-water rule.
@@ -311,6 +349,16 @@ impl Pools {
         if mark_bytes > self.last_mark_bytes {
             self.last_mark_bytes = mark_bytes;
             self.releases_at_mark = 0;
+        }
+        // Close to a hard limit a slab holds one request, whatever the next one is.
+        if growth.class == SlabClass::Middle && growth.slab_bytes > growth.least_bytes {
+            let is_same = self.series_bytes == growth.least_bytes;
+            self.series_slabs = if is_same {
+                self.series_slabs.saturating_add(1)
+            } else {
+                1
+            };
+            self.series_bytes = growth.least_bytes;
         }
         Ok(slab)
     }
