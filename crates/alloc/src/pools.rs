@@ -25,10 +25,10 @@
 //! allocated bytes. Beyond that share the mark may first rise to 1.07 times the highest live bytes.
 //! Beyond twice the share it rises without limit.
 //!
-//! **A series of one size.** A program may fill slab after slab with blocks of one size, as the pages
-//! of a cache are. Then slabs of the middle class hold a whole number of them, and have half the size
-//! until much is live. So little of the last slab is unused. With smaller slabs, a kernel that reads
-//! a table of blocks would need more bindings.
+//! **A series of one size.** A program may fill slab after slab with blocks of one size, as the
+//! pages of a cache are. Then slabs of the middle class hold a whole number of them, and have half
+//! the size until much is live. So little of the last slab is unused. With smaller slabs, a kernel
+//! that reads a table of blocks would need more bindings.
 //!
 //! **Very large requests share no slabs.** Such a slab may be half of the program's memory. A small
 //! block that lives on in it would prevent its release. The price: a program that alternates
