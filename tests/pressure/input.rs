@@ -114,6 +114,34 @@ fn a_budget_below_what_is_pinned_says_what_is_missing() {
     holds(&other, 2);
 }
 
+/// Two operands fit on the device, and a third tensor does not.
+#[test]
+fn a_result_in_the_place_of_an_operand_needs_no_room_wherever_the_operands_are() {
+    for out in [[false, false], [true, false], [false, true], [true, true]] {
+        let (gpu, _) = on_disk(&folder());
+        let (x, y) = (tensor(&gpu, 1), tensor(&gpu, 2));
+        let budget = Budget {
+            staging_bytes: Some(16 << 10),
+            device_bytes: Some(26 << 10),
+            ..gpu.memory().budget()
+        };
+        assert_eq!(gpu.memory().set_budget(budget).unwrap(), 0);
+        let (kept, also_kept) = (x.clone(), y.clone());
+        let sum = kept.add(&also_kept).unwrap();
+        assert!(matches!(sum.force(), Err(Error::NeverFits { .. })));
+        drop((sum, kept, also_kept));
+        for (tensor, is_out) in [&x, &y].into_iter().zip(out) {
+            if is_out {
+                tensor.evict().unwrap();
+            }
+        }
+        let sum = x.add(&y).unwrap();
+        drop((x, y));
+        sum.force().unwrap();
+        holds(&sum, 3);
+    }
+}
+
 /// The effect of a folder that cannot be used.
 fn check_folder(name: &str, prepare: impl FnOnce(&Path), repair: impl FnOnce(&Path)) {
     let folder = Folder::new(name);

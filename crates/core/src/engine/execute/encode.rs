@@ -279,30 +279,19 @@ impl State {
 
     /// Lets an output take over the storage of an operand that has no other holder.
     fn take_over(&mut self, launch: &Launch, output: &Arg) -> bool {
-        for (index, arg) in launch.args.iter().enumerate() {
-            if launch.may_reuse >> index & 1 == 0 {
-                continue;
-            }
-            let donor = &arg.storage;
-            let args = launch.args.iter().enumerate();
-            let same = args.filter(|(_, other)| Arc::ptr_eq(&other.storage, donor));
-            let (mut here, mut reusable) = (0, true);
-            for (index, _) in same {
-                here += 1;
-                // Another operand may show the same bytes in another layout.
-                reusable &= launch.may_reuse >> index & 1 == 1;
-            }
-            let last = reusable && Arc::strong_count(donor) == here && donor.pins() == 0;
-            let ours = self.memory.slots.in_slab(donor) && donor.share() == output.storage.share();
-            // The elements have the same size, and no other output has taken the storage over.
-            let fits = arg.dtype.size_bytes() == output.dtype.size_bytes() && !donor.is_donated();
-            if last && ours && fits && donor.size_bytes() == output.storage.size_bytes() {
-                self.memory.donate(donor, &output.storage);
-                self.counters.donated += 1;
-                return true;
-            }
-        }
-        false
+        let mut donors = launch.donors(output);
+        let donor = donors.find(|(donor, uses)| {
+            // No other output has taken the storage over.
+            Arc::strong_count(donor) == *uses
+                && self.memory.slots.in_slab(donor)
+                && !donor.is_donated()
+        });
+        let Some((donor, _)) = donor else {
+            return false;
+        };
+        self.memory.donate(donor, &output.storage);
+        self.counters.donated += 1;
+        true
     }
 
     /// The place of a storage with its bytes. Places the storage if it has no place yet.
