@@ -1,15 +1,19 @@
 //! Last lines of programs, which report results, and conditions on them.
 
-use crate::process::{Context, Result, bail, ensure};
+use crate::process::{Cmd, Context, Result, bail, ensure, lines_of};
 
 /// A last line for programs: `NAME: KEY=VALUE KEY=VALUE …`.
 #[derive(Debug)]
 pub(crate) struct Line(pub(crate) String);
 
 impl Line {
-    /// The last line that begins with the program's name. A driver may have printed a warning after
-    /// it.
-    pub(crate) fn last(name: &str, lines: &[String]) -> Result<Line> {
+    /// Runs a program to its end. Returns the last line that begins with its name; a driver may
+    /// have printed a warning after it.
+    pub(crate) fn last(name: &str, program: Cmd<'_>) -> Result<Line> {
+        Line::of(name, &lines_of(program)?)
+    }
+
+    pub(crate) fn of(name: &str, lines: &[String]) -> Result<Line> {
         let start = format!("{name}: ");
         let line = lines.iter().rfind(|line| line.starts_with(&start)).cloned();
         line.map(Line)
@@ -58,30 +62,26 @@ impl Line {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn conditions_hold_or_are_told_with_the_line() {
-        let told = [
-            "demo: moved=1",
-            "demo: equal=true moved=104 least=100 nan=NaN",
-            "WARNING",
-        ];
-        let line = Line::last("demo", &told.map(String::from)).expect("there is one");
-        let holding = "equal is true, equal is not false, moved <= 104, moved <= 1.04 * least, \
-            moved >= 104, moved < 104.5, moved > 0.5 * 2 * least";
-        line.expect(holding).expect(holding);
-        let failing = "equal is false, none is true, equal is not true, none is not true, \
-            moved <= 103, moved >= 105, moved < 104, moved > 104, moved <= 1.03 * least, nan <= 1, \
-            moved <= nan, none > 0, equal > 0, moved = 104, moved";
-        for fails in failing.split(", ") {
-            let error = line.expect(fails).expect_err(fails).to_string();
-            let is_told = error.contains(&line.0) || error.contains("is no condition");
-            assert!(is_told, "{error}");
-        }
-        assert!(line.expect("moved >= 104, moved <= 103").is_err());
-        assert!(Line::last("stay_inside", &told.map(String::from)).is_err());
+#[test]
+fn conditions_hold_or_are_told_with_the_line() {
+    let told = [
+        "demo: moved=1",
+        "demo: equal=true moved=104 least=100 nan=NaN",
+        "WARNING",
+    ];
+    let told = told.map(String::from);
+    let line = Line::of("demo", &told).expect("there is one");
+    let holding = "equal is true, equal is not false, moved <= 104, moved <= 1.04 * least, \
+        moved >= 104, moved < 104.5, moved > 0.5 * 2 * least";
+    line.expect(holding).expect(holding);
+    let failing = "equal is false, none is true, equal is not true, none is not true, \
+        moved <= 103, moved >= 105, moved < 104, moved > 104, moved <= 1.03 * least, nan <= 1, \
+        moved <= nan, none > 0, equal > 0, moved = 104, moved";
+    for fails in failing.split(", ") {
+        let error = line.expect(fails).expect_err(fails).to_string();
+        let is_told = error.contains(&line.0) || error.contains("is no condition");
+        assert!(is_told, "{error}");
     }
+    assert!(line.expect("moved >= 104, moved <= 103").is_err());
+    assert!(Line::of("stay_inside", &told).is_err());
 }

@@ -1,14 +1,16 @@
 //! The project's chores: `cargo xtask VERB`.
 //!
 //! This file reads the command line; each verb has its own file. Some modules serve them all.
-//! [`process`] starts programs. [`lists`] names the [`checks`], [`steps`] runs them, and `line`
-//! judges what programs report. [`packages`] and [`driver`] install what a verb needs, [`trixie`]
-//! provides a newer system, and [`browser`] Chromium. Nothing here uses a GPU; the tests do.
+//! [`process`] and [`command`] start programs. [`lists`] names the [`checks`], [`steps`] runs them,
+//! and `line` judges what programs report. [`packages`] and [`driver`] install what a verb needs,
+//! [`trixie`] provides a newer system, and [`browser`] Chromium. Nothing here uses a GPU; the tests
+//! do.
 
 mod bench;
 mod browser;
 mod card;
 mod checks;
+mod command;
 mod count;
 mod driver;
 mod line;
@@ -16,7 +18,7 @@ mod lists;
 mod model;
 mod packages;
 mod process;
-mod source;
+
 mod steps;
 mod suite;
 mod trixie;

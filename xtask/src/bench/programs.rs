@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::row::Row;
 use crate::driver::ensure_gpu;
@@ -39,7 +39,7 @@ pub(super) fn built(build: Cmd<'_>) -> Result<String> {
     let mut program = None;
     eprintln!("$ {build}");
     let build = build.arg("--message-format=json-render-diagnostics");
-    let succeeded = each_line(build, |line| {
+    let succeeded = each_line(build, false, |line| {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         if let Some(path) = message["executable"].as_str() {
             program = Some(path.to_owned());
@@ -50,16 +50,16 @@ pub(super) fn built(build: Cmd<'_>) -> Result<String> {
 }
 
 /// Runs one case of a program. The row is the printed one, or one that says why there is none.
-pub(super) fn one(sh: &Shell, program: &str, by: &str, case: &str, extra: &[&str]) -> Result<Row> {
+pub(super) fn one(sh: &Shell, program: &str, case: &str, extra: &[&str]) -> Result<Row> {
     let measure = cmd!(sh, "{program} --json --exact {case} {extra...}");
     let mut row = None;
-    let succeeded = each_line(measure, |line| row = row.take().or(Row::parse(line)))?;
-    let how = if succeeded {
+    let succeeded = each_line(measure, false, |line| row = row.take().or(Row::parse(line)))?;
+    let error = if succeeded {
         "said nothing"
     } else {
         "ended in a crash"
     };
-    Ok(row.unwrap_or_else(|| Row::failed(by, case, how)))
+    Ok(row.unwrap_or_else(|| Row(json!({ "case": case, "error": error }))))
 }
 
 /// The names of a program's cases that the filters select.
@@ -67,10 +67,9 @@ pub(super) fn cases(sh: &Shell, program: &str, words: &[String]) -> Result<Vec<S
     let mut names = Vec::new();
     // Without any cases the caller prints a better message.
     let list = cmd!(sh, "{program} --list {words...}").ignore_stderr();
-    each_line(list, |line| names.push(line.to_owned()))?;
-    let is_any = !names.is_empty();
+    each_line(list, false, |line| names.push(line.to_owned()))?;
     ensure!(
-        is_any,
+        !names.is_empty(),
         "no case has such a name; `cargo xtask bench --list` names them"
     );
     Ok(names)

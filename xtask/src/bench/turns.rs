@@ -1,16 +1,16 @@
-//! The same cases by several programs in turn: by the working tree and another commit, or beside
-//! other libraries. Those are in `benches/peers`, a separate workspace, so only this verb downloads
-//! and builds them.
+//! The cases, each by several programs in turn: by the working tree alone, by it and another
+//! commit, or beside other libraries. Those are in `benches/peers`, a separate workspace, so only
+//! this verb downloads and builds them.
 
 use std::cmp::Ordering::Equal;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::Options;
 use super::programs::{TABLE, build_peer, build_table, cases, into_docs, one, write};
-use super::row::{Row, digits, escaped};
-use crate::process::{Context, Result, Shell, cmd, ensure, root, target_dir};
+use super::row::{Row, escaped};
+use super::{Options, weight};
+use crate::process::{Context, Result, Shell, bail, cmd, ensure, root, target_dir};
 
 const BENCH: &str = "benches/table/main.rs";
 
@@ -26,7 +26,7 @@ const HEAD: &str = "Each has the median of 3 runs, and of 9 where the single pai
 /// The other libraries.
 pub(super) const PEERS: [&str; 3] = ["raw", "candle", "burn"];
 
-/// Runs of each library for a case.
+/// Runs of each library for a case beside other libraries.
 const TURNS: usize = 2;
 
 /// A program that measures: its name, its path, and the cases that it has.
@@ -50,8 +50,8 @@ fn turn(
         let all = ["--seconds", seconds, "--bare"];
         let extra = if *name == "lapidary" { &all[..2] } else { &all };
         let mut row = match cases.contains(case) {
-            true => one(sh, program, name, case, extra)?,
-            false => Row::missing(name, case),
+            true => one(sh, program, case, extra)?,
+            false => Row(json!({ "case": case })),
         };
         row.0["by"] = json!(name);
         rows.push(row);
@@ -79,10 +79,6 @@ fn chosen(rows: &[Row], place: usize) -> &Row {
     failed.unwrap_or(sorted[place])
 }
 
-fn median(rows: &[Row]) -> &Row {
-    chosen(rows, rows.len() / 2)
-}
-
 pub(super) fn against(sh: &Shell, revision: &str, options: &Options) -> Result<()> {
     let commit = format!("{revision}^{{commit}}");
     let commit = cmd!(sh, "git rev-parse --short=12 --verify --quiet {commit}").read();
@@ -90,7 +86,7 @@ pub(super) fn against(sh: &Shell, revision: &str, options: &Options) -> Result<(
     let bench = cmd!(sh, "git cat-file -e {commit}:{BENCH}").quiet();
     if bench.ignore_stderr().run().is_err() {
         let first = cmd!(sh, "git log --format=%h --diff-filter=A -- {BENCH}").read()?;
-        anyhow::bail!("{revision} ({commit}) has no bench `{TABLE}`, which came with {first}");
+        bail!("{revision} ({commit}) has no bench `{TABLE}`, which came with {first}");
     }
     let new = build_table(sh, &root(), &target_dir())?;
     let folder = target_dir().join("bench/against").join(&commit);
@@ -160,7 +156,7 @@ fn differ(rows: &[Vec<Row>; 2]) -> bool {
 }
 
 fn compared(case: &str, rows: &[Vec<Row>; 2]) -> String {
-    let [new, old] = [median(&rows[0]), median(&rows[1])];
+    let [new, old] = rows.each_ref().map(|rows| chosen(rows, rows.len() / 2));
     let (case, (least, most)) = (escaped(case), spread(rows));
     let ratio = match (new.seconds(), old.seconds()) {
         (Some(new), Some(old)) => format!("{:.2} | {least:.2}–{most:.2}", old / new),
@@ -170,42 +166,66 @@ fn compared(case: &str, rows: &[Vec<Row>; 2]) -> String {
     format!("| {case} | {new} | {old} | {ratio} |\n")
 }
 
-pub(super) fn peers(sh: &Shell, peers: &[String], options: &Options) -> Result<()> {
+/// The table: lapidary beside what the cores can do, and beside these other libraries.
+pub(super) fn table(sh: &Shell, peers: &[String], options: &Options) -> Result<()> {
     let ours = build_table(sh, &root(), &target_dir())?;
-    let cases = cases(sh, &ours, &options.words)?;
-    let mut programs = vec![("lapidary", ours, cases.clone())];
+    let cases = cases(sh, &ours, &options.words);
+    let named = cases.as_deref().unwrap_or_default();
+    let mut programs = vec![("lapidary", ours, named.to_vec())];
     for name in peers {
         let is_known = PEERS.contains(&name.as_str());
         ensure!(is_known, "there is no peer `{name}`; there are: {PEERS:?}");
-        programs.push((name, build_peer(sh, name)?, cases.clone()));
+        programs.push((name, build_peer(sh, name)?, named.to_vec()));
     }
-    let names = programs.iter().map(|program| program.0);
-    let names = names.collect::<Vec<_>>().join(" | ");
-    let seconds = options.seconds.as_deref().unwrap_or("0.7");
-    let mut text = String::new();
-    for case in &cases {
+    let columns = programs.iter().map(|program| format!(" {} |", program.0));
+    let title = format!("| case | the cores |{}\n", columns.collect::<String>());
+    let title = title + "| --- | ---: |" + &" ---: |".repeat(programs.len()) + "\n";
+    let (default, turns) = if peers.is_empty() {
+        ("1.5", 1)
+    } else {
+        ("0.7", TURNS)
+    };
+    let seconds = options.seconds.as_deref().unwrap_or(default);
+    let (mut text, mut is_good) = (String::new(), true);
+    let mut take = |best: Vec<Row>| {
+        is_good &= !best.iter().any(Row::has_error);
+        let title = format!("On {}:\n\n{title}", best[0].adapter());
+        show(&mut text, &title, &best, &line(&best), options);
+    };
+    for case in named {
         let mut rows = vec![Vec::new(); programs.len()];
-        for _ in 0..TURNS {
+        for _ in 0..turns {
             turn(sh, &programs, case, seconds, true, &mut rows)?;
         }
-        let mut best: Vec<Row> = rows.iter().map(|rows| chosen(rows, 0).clone()).collect();
         // Everybody's share is of the same limit, the best that was measured.
-        let (limits, at) = (rows[0].iter(), seconds_at_limit);
-        let limits = limits.filter_map(|row| Some((at(row)?, row)));
+        let limits = rows[0]
+            .iter()
+            .filter_map(|row| Some((seconds_at_limit(row)?, row)));
         let limit = limits.min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some(limit) = limit {
-            best.iter_mut().for_each(|row| set_limit(row, limit));
+        let mut best: Vec<_> = rows.iter().map(|rows| chosen(rows, 0).clone()).collect();
+        best.iter_mut().for_each(|row| set_limit(row, limit));
+        take(best);
+    }
+    if peers.is_empty() {
+        for row in weight::rows(sh, options)? {
+            take(vec![row]);
         }
-        let (adapter, columns) = (best[0].adapter(), " ---: |".repeat(best.len() + 1));
-        let title = format!("On {adapter}:\n\n| case | the cores | {names} |\n| --- |{columns}\n");
-        let line = line(case, &best, limit.map(|(_, row)| row));
-        show(&mut text, &title, &best, &line, options);
     }
-    write(sh, "peers.md", &text)?;
-    match options.into_docs {
-        true => into_docs(sh, "libraries.md", "peers", &text),
-        false => Ok(()),
+    if text.is_empty() {
+        return cases.map(drop);
     }
+    let mark = if peers.is_empty() { "table" } else { "peers" };
+    write(sh, &format!("{mark}.md"), &text)?;
+    if options.into_docs {
+        let page = if peers.is_empty() {
+            "all_cases.md"
+        } else {
+            "libraries.md"
+        };
+        into_docs(sh, page, mark, &text)?;
+    }
+    ensure!(is_good, "not everything is right; see above");
+    Ok(())
 }
 
 /// The seconds at the machine's limit, computed from the share.
@@ -213,8 +233,8 @@ fn seconds_at_limit(row: &Row) -> Option<f64> {
     Some(row.number("share")? * row.seconds()?)
 }
 
-fn set_limit(row: &mut Row, (seconds, limit): (f64, &Row)) {
-    if let Some(took) = row.seconds() {
+fn set_limit(row: &mut Row, limit: Option<(f64, &Row)>) {
+    if let (Some((seconds, limit)), Some(took)) = (limit, row.seconds()) {
         row.0["share"] = json!(seconds / took);
         for key in ["limit", "limit_value"] {
             row.0[key] = limit.0[key].clone();
@@ -222,19 +242,10 @@ fn set_limit(row: &mut Row, (seconds, limit): (f64, &Row)) {
     }
 }
 
-fn line(case: &str, rows: &[Row], limit: Option<&Row>) -> String {
-    let mut units = rows.iter().map(|row| row.text("unit"));
-    let unit = units.find(|unit| !unit.is_empty()).unwrap_or_default();
-    let limit = limit.and_then(|row| row.number("limit_value"));
-    let limit = limit.map(|limit| format!("{} {unit}", digits(limit)));
-    let mut line = format!("| {} | {}", escaped(case), limit.unwrap_or("–".into()));
-    for row in rows {
-        line += &match (row.number("value"), row.number("share")) {
-            (Some(value), Some(_)) => format!(" | {} ({})", digits(value), row.share()),
-            _ => format!(" | {}", row.figure()),
-        };
-    }
-    line + " |\n"
+fn line(rows: &[Row]) -> String {
+    let figures = rows.iter().map(|row| format!(" {} |", row.figure()));
+    let (case, figures) = (escaped(rows[0].text("case")), figures.collect::<String>());
+    format!("| {case} | {} |{figures}\n", rows[0].limit())
 }
 
 #[cfg(test)]
@@ -248,28 +259,45 @@ mod tests {
 
     #[test]
     fn a_ratio_is_of_the_medians_and_its_spread_of_the_pairs() {
-        let pairs = [rows(&[1.0, 2.0, 2.0]), rows(&[3.0, 2.0, 2.0])];
-        let line = "| a | 2 s | 2 s | 1.00 | 1.00–3.00 |\n";
-        assert_eq!(compared("a", &pairs), line);
-        assert!(differ(&pairs) && !differ(&[rows(&[1.0, 2.0]), rows(&[1.05, 2.0])]));
-    }
-
-    #[test]
-    fn a_failure_outlives_figures_and_what_is_missing_has_no_ratio() {
-        let mut pairs = [rows(&[1.0, 1.0]), rows(&[1.0])];
-        pairs[1].push(Row::failed("lapidary", "a", "wrong"));
-        assert_eq!(compared("a", &pairs), "| a | 1 s | ERROR: wrong | – |  |\n");
-        let pairs = [rows(&[1.0]), vec![Row::missing("lapidary", "a")]];
-        assert_eq!(compared("a", &pairs), "| a | 1 s | – | – |  |\n");
-        assert!(!differ(&pairs));
+        let failed = Row(json!({ "case": "a", "error": "wrong" }));
+        let missing = Row(json!({ "case": "a" }));
+        for (pairs, is_spread, line) in [
+            (
+                [rows(&[1.0, 2.0, 2.0]), rows(&[3.0, 2.0, 2.0])],
+                true,
+                "| a | 2 s | 2 s | 1.00 | 1.00–3.00 |\n",
+            ),
+            (
+                [rows(&[1.0, 2.0]), rows(&[1.05, 2.0])],
+                false,
+                "| a | 2 s | 2 s | 1.00 | 1.00–1.05 |\n",
+            ),
+            (
+                [rows(&[1.0, 1.0]), vec![rows(&[1.0]).remove(0), failed]],
+                false,
+                "| a | 1 s | ERROR: wrong | – |  |\n",
+            ),
+            (
+                [rows(&[1.0]), vec![missing]],
+                false,
+                "| a | 1 s | – | – |  |\n",
+            ),
+        ] {
+            assert_eq!(compared("a", &pairs), line);
+            assert_eq!(differ(&pairs), is_spread, "{line}");
+        }
     }
 
     #[test]
     fn everybodys_share_is_of_the_same_limit() {
         let limit = Row(json!({ "limit": "loops", "limit_value": 8.0 }));
-        let mut rows = rows(&[4.0]);
-        set_limit(&mut rows[0], (1.0, &limit));
-        let line = line("a*b", &rows, Some(&limit));
-        assert_eq!(line, "| a\\*b | 8 s | 4 (25 %) |\n");
+        let mut rows = rows(&[4.0, 2.0]);
+        rows[0].0["case"] = json!("a*b");
+        rows.iter_mut()
+            .for_each(|row| set_limit(row, Some((1.0, &limit))));
+        assert_eq!(
+            line(&rows),
+            "| a\\*b | 8 (loops) | 4 s (25 %) | 2 s (50 %) |\n"
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::time::Instant;
 
+use super::Options;
 use super::row::Row;
 use crate::process::{Context, Result, Shell, cmd, emptied, ensure, root};
 
@@ -21,24 +22,12 @@ const BY_WGPU: &str = include_str!("by_wgpu.txt");
 const WGPU: &str = "wgpu = { version = \"30\", default-features = false, features = \
     [\"std\", \"wgsl\", \"vulkan\", \"dx12\", \"metal\"] }\npollster = \"0.4\"";
 
-/// The crates of the default tree on this system, without lapidary itself.
-pub(super) fn crates(sh: &Shell) -> Result<Row> {
-    let count = crates_of(sh, "lapidary")? as f64;
-    Ok(Row::counted("crates in the default tree", count, "crates"))
-}
-
+/// The crates of a package's tree on this system, without those of this repository.
 fn crates_of(sh: &Shell, package: &str) -> Result<usize> {
-    let tree = cmd!(sh, "cargo tree --package {package} --edges=normal");
-    Ok(count(&tree.arg("--prefix=none").read()?))
-}
-
-/// A listing names a crate once for each that wants it.
-fn count(listing: &str) -> usize {
-    let lines = listing
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with("lapidary"));
-    let name = |line: &str| line.split_whitespace().take(2).collect::<String>();
-    lines.map(name).collect::<BTreeSet<_>>().len()
+    let options = "--edges=normal --no-dedupe --prefix=none".split(' ');
+    let listed = cmd!(sh, "cargo tree --package {package} {options...}").read()?;
+    let names = listed.lines().filter(|line| !line.starts_with("lapidary"));
+    Ok(names.collect::<BTreeSet<_>>().len())
 }
 
 /// Builds the core's first program from scratch. Fails if it, or its tree of crates, is too large.
@@ -54,20 +43,26 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
     Ok(found)
 }
 
-/// Builds programs from scratch, each with its own dependencies: wgpu alone, the memory manager
-/// without and with LTO, and the library with all operations. Each computes something on the GPU.
-pub(super) fn build(sh: &Shell) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for name in ["wgpu", "lapidary-core", "lapidary-core-lto", "lapidary"] {
+/// The rows whose names have one of the words: the crates of the default tree. Programs that are
+/// built from scratch, each with its own dependencies: wgpu alone, the memory manager without and
+/// with LTO, and the library with all operations. Each computes something on the GPU.
+pub(super) fn rows(sh: &Shell, options: &Options) -> Result<Vec<Row>> {
+    let crates = crates_of(sh, "lapidary")? as f64;
+    let mut rows = vec![Row::counted("crates in the default tree", crates, "crates")];
+    let names = ["wgpu", "lapidary-core", "lapidary-core-lto", "lapidary"];
+    for name in names.iter().filter(|_| options.with_build) {
         let (seconds, bytes) = build_one(sh, name)?;
-        let (build, size) = (format!("clean release build, {name}"), bytes as f64 / 1e6);
-        rows.push(Row::counted(&build, seconds, "s"));
+        let [build, size] = ["clean release build", "program, stripped"];
+        rows.push(Row::counted(&format!("{build}, {name}"), seconds, "s"));
         rows.push(Row::counted(
-            &format!("program, stripped, {name}"),
-            size,
+            &format!("{size}, {name}"),
+            bytes as f64 / 1e6,
             "MB",
         ));
     }
+    let words = &options.words;
+    let is_named = |row: &Row| words.iter().any(|word| row.text("case").contains(word));
+    rows.retain(|row| words.is_empty() || is_named(row));
     Ok(rows)
 }
 
@@ -81,20 +76,22 @@ fn build_one(sh: &Shell, name: &str) -> Result<(f64, u64)> {
         "lapidary" => (own(name, "."), read("examples/hello.rs")?),
         _ => {
             let page = read("crates/core/README.md")?;
-            let main = first_program(&page).context("the core's README has no program")?;
+            let mut blocks = page
+                .split("```")
+                .filter_map(|block| block.strip_prefix("rust"));
+            let main = blocks
+                .next()
+                .and_then(|block| Some(block.split_once('\n')?.1));
+            let main = main.context("the core's README has no program")?;
             (own("lapidary-core", "crates/core"), main.to_owned())
         }
     };
     // The profile of users who care for the size.
-    let profile = if name.ends_with("-lto") {
-        "lto = true"
-    } else {
-        ""
-    };
+    let lto = name.ends_with("-lto");
     let folder = emptied(sh, &format!("bench/weight/{name}"))?;
     let manifest = format!(
         "[package]\nname = \"hello\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
-         [dependencies]\n{dependencies}\n\n[profile.release]\nstrip = true\n{profile}\n"
+         [dependencies]\n{dependencies}\n\n[profile.release]\nstrip = true\nlto = {lto}\n"
     );
     let _there = sh.push_dir(&folder);
     sh.write_file("Cargo.toml", manifest)?;
@@ -106,30 +103,4 @@ fn build_one(sh: &Shell, name: &str) -> Result<(f64, u64)> {
     cmd!(sh, "cargo build --release --quiet --target-dir target").run()?;
     let program = folder.join(format!("target/release/hello{EXE_SUFFIX}"));
     Ok((start.elapsed().as_secs_f64(), fs::metadata(program)?.len()))
-}
-
-/// The first block of Rust on a page.
-fn first_program(page: &str) -> Option<&str> {
-    let (_, rest) = page.split_once("```rust")?;
-    let (_, rest) = rest.split_once('\n')?;
-    rest.split("```").next()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_crate_counts_once_whoever_wants_it() {
-        let listing = "lapidary v0.1.0 (/x)\nhalf v2.7.1\ncfg-if v1.0.4\nbytemuck v1.24.0\n\
-                       bytemuck_derive v1.10.2 (proc-macro)\ncfg-if v1.0.4 (*)\n\n";
-        assert_eq!(count(listing), 4);
-    }
-
-    #[test]
-    fn the_first_program_of_a_page_is_found() {
-        let page = "# A\n\n```text\nb\n```\n\n```rust,no_run\nfn main() {}\n```\n";
-        assert_eq!(first_program(page), Some("fn main() {}\n"));
-        assert_eq!(first_program("# A\n"), None);
-    }
 }

@@ -4,46 +4,46 @@
 
 use std::env::consts::ARCH;
 
+use crate::command::{self, command};
 use crate::driver;
 use crate::packages;
-use crate::process::{PASSED, Result, Shell, cmd, ensure, target_dir};
-use crate::suite::{PROGRAM, tests};
+use crate::process::{PASSED, Result, Shell, ensure, target_dir};
 use crate::trixie;
 
-/// Arguments of cargo for the core tests. Skipped modules choose kernels or run each kernel again.
-const CORE: &str = "--test device --test operations";
-const NOT_CORE: &str = "races:: views::";
+/// The core tests. Skipped modules choose kernels or run each kernel again.
+const CORE: &str = "tests --test device --test operations -- !races:: !views::";
 
 /// Tests that a second adapter adds little to: its compiler, limits and subgroups meet the same
 /// kernels in the others. Those compile every built-in kernel there, every tile of a product, and
 /// 94 % of the texts. `swiftshader-whole` runs all tests. These are the host's work, and that of
 /// the simulation, ...
 const NOT_AGAIN: &str = "\
-    dry_run:: fusion::counts:: fusion::graphs::expressions_before fusion::graphs::interpreted \
-    fusion::graphs::little fusion::graphs::long fusion::graphs::operands fusion::graphs::thousands \
-    fusion::interpreted:: grad::budgets:: grad::checkpoints:: grad::custom:: grad::every:: \
-    grad::kept::a_value_that_is_cheap grad::masks::so_they_are_by_the_reference grad::optimum:: \
-    grad::saved:: grad::tape:: holders:: limits:: loader:: optim::launches:: optim::refuses:: \
-    optim::resumes:: parts:: pressure:: several:: simulated";
+    !dry_run:: !fusion::counts:: !fusion::graphs::expressions_before !fusion::graphs::interpreted \
+    !fusion::graphs::little !fusion::graphs::long !fusion::graphs::operands \
+    !fusion::graphs::thousands !fusion::interpreted:: !grad::budgets:: !grad::checkpoints:: \
+    !grad::custom:: !grad::every:: !grad::kept::a_value_that_is_cheap \
+    !grad::masks::so_they_are_by_the_reference !grad::optimum:: !grad::saved:: !grad::tape:: \
+    !holders:: !limits:: !loader:: !optim::launches:: !optim::refuses:: !optim::resumes:: !parts:: \
+    !pressure:: !several:: !simulated";
 
 /// ... programs of operations, whose kernels run one by one in other tests, ...
 const NOT_IN_PROGRAMS: &str = "\
-    differences grad::composed:: gradients_of_gradients have_gradients torch::folds \
-    torch::gradients torch::indexing torch::layers torch::losses torch::reductions torch::shapes \
-    torch::slopes";
+    !differences !grad::composed:: !gradients_of_gradients !have_gradients !torch::folds \
+    !torch::gradients !torch::indexing !torch::layers !torch::losses !torch::reductions \
+    !torch::shapes !torch::slopes";
 
 /// ... and sizes and views that choose no other kernel, or change types of operands alone.
 const NOT_IN_SIZES: &str = "\
-    a_large_tensor_is_folded fusion_changes_neither large::the_rows long_rows long_sums \
-    narrow_weights_never quantized::batches repetitions_and_rolls transposed_operands \
-    very_many_that_name views_of_a_large what_is_padded what_names_one";
+    !a_large_tensor_is_folded !fusion_changes_neither !large::the_rows !long_rows !long_sums \
+    !narrow_weights_never !quantized::batches !repetitions_and_rolls !transposed_operands \
+    !very_many_that_name !views_of_a_large !what_is_padded !what_names_one";
 
 /// The library's own tests that request variants which an adapter would not get. Tests of tiles are
-/// left to the suite and to long runs, because a software adapter compiles them for minutes.
-const FORCED: &str = "\
-    ops::attention:: ops::conv:: ops::matmul::along_k:: \
+/// left to the suite and to long runs, because a software adapter compiles them for minutes. Texts
+/// of kernels are the same on every adapter.
+const FORCED: &str = "tests --lib -- ops::attention:: ops::conv:: ops::matmul::along_k:: \
     ops::matmul::tests::chosen::operands_of_half ops::matmul::tests::every_variant_ends \
-    ops::matmul::tests::scaled:: ops::reduce:: ops::scan::";
+    ops::matmul::tests::scaled:: ops::reduce:: ops::scan:: !valid_shader";
 
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 
@@ -54,29 +54,22 @@ khronos_validation.log_filename = stdout
 ";
 
 /// The core tests on SwiftShader only, with the variants that it gets. The whole suite, which
-/// forces all variants, runs on it in `nightly`.
+/// forces all variants, runs on it in `nightly`. The suite has run them on the simulation and with
+/// small bindings.
 pub(crate) fn swiftshader(sh: &Shell) -> Result<String> {
-    let left_out = [NOT_CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES].map(skip);
-    // Without the simulation and small bindings, on which the suite has run them.
-    let words = format!(
-        "LAPIDARY_TEST_DEVICES=adapter {CORE} --{}",
-        left_out.concat()
-    );
-    on_swiftshader(sh, &words)
-}
-
-/// Options that leave out tests by these words.
-fn skip(words: &str) -> String {
-    let words = words.split_whitespace();
-    words.map(|word| format!(" --skip {word}")).collect()
+    let _adapter = sh.push_env("LAPIDARY_TEST_DEVICES", "adapter");
+    on_swiftshader(
+        sh,
+        &[CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES].join(" "),
+    )
 }
 
 /// The whole suite on SwiftShader only.
 pub(crate) fn swiftshader_whole(sh: &Shell) -> Result<String> {
-    on_swiftshader(sh, "")
+    on_swiftshader(sh, "tests")
 }
 
-fn on_swiftshader(sh: &Shell, words: &str) -> Result<String> {
+fn on_swiftshader(sh: &Shell, tests: &str) -> Result<String> {
     let description = driver::swiftshader(sh)?;
     let _newer = sh.push_env("VK_DRIVER_FILES", &description);
     let _older = sh.push_env("VK_ICD_FILENAMES", &description);
@@ -84,7 +77,7 @@ fn on_swiftshader(sh: &Shell, words: &str) -> Result<String> {
     // and ask for it again, which is a tenth or more of the CPU time.
     let variables = "LAPIDARY_ADAPTER=swiftshader MALLOC_TOP_PAD_=67108864 \
          MALLOC_TRIM_THRESHOLD_=2147483648";
-    tests(sh, &format!("{variables} {words}"))?.run()?;
+    command::run(sh, &format!("{variables} {tests}"))?;
     Ok(PASSED)
 }
 
@@ -98,16 +91,18 @@ pub(crate) fn validation(sh: &Shell) -> Result<String> {
     // There is no debug info in the shaders: it names WGSL as the source language, which older
     // layers do not know, and they would stop reading.
     let _debug = sh.push_env("WGPU_DEBUG", "0");
-    let info = cmd!(sh, "cargo run --quiet {PROGRAM...} -- info").env("VK_LOADER_DEBUG", "layer");
-    let told = String::from_utf8_lossy(&info.output()?.stderr).into_owned();
+    let info = command(
+        sh,
+        "VK_LOADER_DEBUG=layer cargo run --quiet {lapidary} info",
+    )?;
+    let told = String::from_utf8(info.output()?.stderr)?;
     let is_loaded = |line: &str| line.contains("Insert instance layer") && line.contains(LAYER);
     ensure!(
         told.lines().any(is_loaded),
         "{LAYER} is not loaded: is it installed?"
     );
-    tests(sh, &format!("{CORE} --{}", skip(NOT_CORE)))?.run()?;
-    // Texts of kernels are the same on every adapter.
-    tests(sh, &format!("--lib -- {FORCED} --skip valid_shader"))?.run()?;
+    command::run(sh, CORE)?;
+    command::run(sh, FORCED)?;
     Ok("no messages".into())
 }
 
@@ -121,7 +116,7 @@ pub(crate) fn mesa_whole(sh: &Shell) -> Result<String> {
     );
     let runner = trixie::runner(sh, "on-mesa.sh", "")?;
     for bits in ["256", "128", "512"] {
-        let tests = tests(sh, "--exclude xtask")?.env(&variable, &runner);
+        let tests = command(sh, "tests --exclude xtask")?.env(&variable, &runner);
         // Drivers that these variables name are not in the folder.
         let tests = tests
             .env_remove("VK_DRIVER_FILES")

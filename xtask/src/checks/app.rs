@@ -2,11 +2,10 @@
 //! tests, and the program without a window under a changing budget, and with a lost device. Then it
 //! runs it in a window with a pointer.
 
-use crate::driver::ensure_gpu;
+use crate::command::{self, command};
 use crate::line::Line;
 use crate::packages;
-use crate::process::{Background, Result, Shell, cmd, lines_of, target_dir};
-use crate::source::EXAMPLES;
+use crate::process::{Background, Result, Shell, cmd};
 
 /// A virtual screen, a program that moves the pointer, and the libraries for the program's window.
 const PACKAGES: &str =
@@ -27,11 +26,15 @@ const HAND: &str = "
 const SECONDS: &str = "64";
 
 pub(crate) fn check(sh: &Shell) -> Result<String> {
-    ensure_gpu(sh)?;
-    for verb in ["build", "test"] {
-        let cargo = cmd!(sh, "cargo {verb} --package fluid --package lapidary-egui");
-        cargo.args(EXAMPLES).run()?;
-    }
+    command::run(sh, "gpu")?;
+    command::run(
+        sh,
+        "cargo build {examples} --package fluid --package lapidary-egui",
+    )?;
+    command::run(
+        sh,
+        "cargo test {examples} --package fluid --package lapidary-egui",
+    )?;
     // The budget shrinks and grows while frames are drawn, and earlier frames are shown. A picture
     // has 16 levels each of red, green and blue. The panels alone have 27 colours.
     let line = fluid(sh, "--frames 160 --budget 64MiB", "")?;
@@ -56,16 +59,13 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
 /// Runs a fluid that is small enough for a software adapter, with 1.1 MiB of history a frame.
 /// Returns its last line.
 fn fluid(sh: &Shell, options: &str, display: &str) -> Result<Line> {
-    let (program, options) = (target_dir().join("debug/fluid"), options.split(' '));
-    let picture = display.is_empty().then(|| target_dir().join("fluid.png"));
-    let picture = picture
-        .iter()
-        .flat_map(|path| ["--png".as_ref(), path.as_os_str()]);
-    let fluid = cmd!(sh, "{program} --size 256x160 --keep 40 {options...}");
-    Line::last(
-        "fluid",
-        &lines_of(fluid.args(picture).env("DISPLAY", display))?,
-    )
+    let picture = if display.is_empty() {
+        "--png {target}/fluid.png"
+    } else {
+        ""
+    };
+    let fluid = format!("{{target}}/debug/fluid --size 256x160 --keep 40 {options} {picture}");
+    Line::last("fluid", command(sh, &fluid)?.env("DISPLAY", display))
 }
 
 /// A virtual screen and its name. The server prints the free number that it took.

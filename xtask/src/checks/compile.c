@@ -3,9 +3,9 @@
  *     compile.exe COMPILER LIMIT_MS FILE...
  *
  * COMPILER is "fxc" or "dxc"; its DLL is beside the program. Each FILE has HLSL. For each file the
- * program prints a line with tabs between its fields: "ok", "refused" or "late",
- * milliseconds of CPU time, the name, the first error. A compilation cannot be stopped, so the
- * program ends after a late one. */
+ * program prints a line with tabs between its fields: milliseconds of CPU time, the name, and the
+ * first error or nothing. A compilation cannot be stopped, so the program ends after one that takes
+ * too long. */
 #include <windows.h>
 #include <d3dcompiler.h>
 #include <stdio.h>
@@ -33,28 +33,24 @@ typedef struct {
     UINT encoding;
 } DxcBuffer;
 
-typedef struct DxcResult DxcResult;
-struct DxcResult {
+/* Each begins with the three methods of IUnknown. */
+typedef struct DxcResult {
     struct {
-        HRESULT(WINAPI *QueryInterface)(DxcResult *, REFIID, void **);
-        ULONG(WINAPI *AddRef)(DxcResult *);
-        ULONG(WINAPI *Release)(DxcResult *);
-        HRESULT(WINAPI *GetStatus)(DxcResult *, HRESULT *);
-        HRESULT(WINAPI *GetResult)(DxcResult *, ID3DBlob **);
-        HRESULT(WINAPI *GetErrorBuffer)(DxcResult *, ID3DBlob **);
+        void *unknown[2];
+        ULONG(WINAPI *Release)(struct DxcResult *);
+        HRESULT(WINAPI *GetStatus)(struct DxcResult *, HRESULT *);
+        HRESULT(WINAPI *GetResult)(struct DxcResult *, ID3DBlob **);
+        HRESULT(WINAPI *GetErrorBuffer)(struct DxcResult *, ID3DBlob **);
     } *vtbl;
-};
+} DxcResult;
 
-typedef struct DxcCompiler DxcCompiler;
-struct DxcCompiler {
+typedef struct DxcCompiler {
     struct {
-        HRESULT(WINAPI *QueryInterface)(DxcCompiler *, REFIID, void **);
-        ULONG(WINAPI *AddRef)(DxcCompiler *);
-        ULONG(WINAPI *Release)(DxcCompiler *);
-        HRESULT(WINAPI *Compile)(DxcCompiler *, const DxcBuffer *, LPCWSTR *, UINT32, void *,
+        void *unknown[3];
+        HRESULT(WINAPI *Compile)(struct DxcCompiler *, const DxcBuffer *, LPCWSTR *, UINT32, void *,
                                  REFIID, void **);
     } *vtbl;
-};
+} DxcCompiler;
 
 typedef HRESULT(WINAPI *CreateInstance)(REFCLSID, REFIID, void **);
 
@@ -126,6 +122,7 @@ static int read_source(const char *name) {
 
 /* The first error message, without its line end. */
 static const char *first_error(void) {
+    if (SUCCEEDED(result)) return "";
     if (!messages) return "no message";
     char *text = messages->lpVtbl->GetBufferPointer(messages);
     char *error = strstr(text, "error");
@@ -142,7 +139,7 @@ int main(int count, char **args) {
     for (int at = 3; at < count; at++) {
         char *name = args[at];
         if (!read_source(name)) {
-            printf("refused\t0\t%s\tthe file cannot be read\n", name);
+            printf("0\t%s\tthe file cannot be read\n", name);
             continue;
         }
         code = messages = NULL;
@@ -152,15 +149,12 @@ int main(int count, char **args) {
         DWORD waited = WAIT_TIMEOUT;
         while (waited == WAIT_TIMEOUT && ms_of(thread) < limit_ms)
             waited = WaitForSingleObject(thread, 200);
-        if (waited == WAIT_TIMEOUT) {
-            printf("late\t%s\t%s\t\n", args[2], name);
-            fflush(stdout);
-            ExitProcess(0);
-        }
-        CloseHandle(thread);
-        printf("%s\t%llu\t%s\t%s\n", SUCCEEDED(result) ? "ok" : "refused", took_ms, name,
-               SUCCEEDED(result) ? "" : first_error());
+        int is_late = waited == WAIT_TIMEOUT;
+        printf("%llu\t%s\t%s\n", is_late ? limit_ms : took_ms, name,
+               is_late ? "it takes too long" : first_error());
         fflush(stdout);
+        if (is_late) ExitProcess(0);
+        CloseHandle(thread);
         if (code) code->lpVtbl->Release(code);
         if (messages) messages->lpVtbl->Release(messages);
     }

@@ -4,17 +4,21 @@
 
 use super::app::screen;
 use super::hlsl;
+use crate::command::{self, command};
 use crate::packages;
-use crate::process::{Result, Shell, cmd, ensure, target_dir, watch};
-use crate::source::provide_target;
+use crate::process::{Result, Shell, ensure, target_dir, watch};
 use crate::suite::is_result;
 use crate::trixie;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 
-/// The tests that compute on an adapter. The others test the host's side, which does not differ.
-const FILES: &str =
-    "--package lapidary --package lapidary-core --lib --test device --test operations";
+/// The tests that compute on an adapter. The others test the host's side, which does not differ,
+/// or interpret kernels on the simulation. Threads that open devices at the same time sometimes
+/// deadlock in Wine.
+const TESTS: &str = "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=x86_64-w64-mingw32-gcc \
+    WINEPREFIX={target}/wine WGPU_BACKEND=dx12 RUST_TEST_THREADS=1 \
+    cargo test --no-fail-fast --target x86_64-pc-windows-gnu --package lapidary \
+    --package lapidary-core --lib --test device --test operations";
 
 /// This test uses only wgpu, and fails: Wine's Direct3D hands out memory that an earlier device
 /// wrote. Direct3D promises zeros.
@@ -28,35 +32,21 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) || !packages::has_apt() {
         return Ok("NOT RUN, Wine is provided on x86-64 Debian and its children alone".into());
     }
-    if let Err(error) = provide_target(sh, TARGET) {
+    if let Err(error) = command::run(sh, &format!("target {TARGET}")) {
         return Ok(format!("NOT RUN, {error}"));
     }
     packages::install(sh, "gcc-mingw-w64-x86-64 xvfb")?;
     let programs = target_dir().join(TARGET).join("debug/deps");
-    hlsl::fetch(sh, &hlsl::FXC, &sh.create_dir(programs)?)?;
-    let linker = "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER";
-    let _linker = sh.push_env(linker, "x86_64-w64-mingw32-gcc");
-    let build = || {
-        let files = FILES.split(' ');
-        cmd!(sh, "cargo test --no-fail-fast --target {TARGET} {files...}")
-    };
-    build().arg("--no-run").run()?;
+    hlsl::FXC.fetch(sh, &sh.create_dir(programs)?)?;
+    let tests = format!("{} {TESTS}", hlsl::WINE);
+    command(sh, &tests)?.arg("--no-run").run()?;
     let (_screen, display) = screen(sh)?;
-    let tests = build()
-        // They interpret kernels on the simulation.
+    let runner = trixie::runner(sh, "on-wine.sh", LIMIT)?;
+    let tests = command(sh, &tests)?
         .args(["--", "--skip", "races::"])
-        .env(
-            "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER",
-            trixie::runner(sh, "on-wine.sh", LIMIT)?,
-        )
-        .env("DISPLAY", display)
-        .env("WINEPREFIX", target_dir().join("wine"))
-        .env("WINEDEBUG", "-all")
-        .env("WINEDLLOVERRIDES", hlsl::NO_WINDOWS)
-        .env("WGPU_BACKEND", "dx12")
-        // Threads that open devices at the same time sometimes deadlock in Wine.
-        .env("RUST_TEST_THREADS", "1");
-    let lines = watch(tests)?.1;
+        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER", runner)
+        .env("DISPLAY", display);
+    let lines = watch(tests, true)?.1;
     let (mut passed, mut fallen, mut failed) = (0, 0, Vec::new());
     for line in &lines {
         if line.trim_start().starts_with("Running ") {

@@ -1,12 +1,10 @@
-//! The server of `examples/serve` under load: builds it, starts it, and sends it requests with wrk.
+//! The server of `examples/serve` under load: builds it, starts it, and sends it requests with hey.
 
-use std::env::consts::EXE_SUFFIX;
 use std::fs;
 
-use crate::driver::ensure_gpu;
+use crate::command::{self, command};
 use crate::line::Line;
-use crate::process::{Background, Context, Result, Shell, cmd, target_dir};
-use crate::source::EXAMPLES;
+use crate::process::{Background, Context, Result, Shell, bail, cmd, ensure, target_dir};
 use crate::{model, packages};
 
 /// The tenants. The key of one is `the-key-of-NAME-0`.
@@ -14,12 +12,19 @@ pub(super) const LOUD: &str = "loud";
 pub(super) const QUIET: &str = "quiet";
 pub(super) const LONG: &str = "long";
 
-const SCRIPT: &str = "xtask/src/checks/load.lua";
-
-/// One load: the tenant who asks, the connections, the seconds, the words of a text, and the
-/// milliseconds of a pause before each request.
+/// One load: the tenant who asks, the connections, the seconds, the words of a text, and the most
+/// requests that a connection makes in a second, or 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load(pub &'static str, pub u32, pub u64, pub u32, pub u32);
+pub(super) struct Load(pub &'static str, pub u32, pub u64, pub usize, pub u32);
+
+/// The answers to a load: those with results, refusals of a full queue, and times.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) ok: f64,
+    pub(super) full: f64,
+    pub(super) per_second: f64,
+    pub(super) p95_seconds: f64,
+}
 
 /// A running server.
 pub(super) struct Server {
@@ -27,42 +32,39 @@ pub(super) struct Server {
     pub(super) address: String,
 }
 
-/// Installs wrk and the model, and runs the tests of the server, which builds it too.
-pub(crate) fn prepare(sh: &Shell) -> Result<()> {
-    packages::install(sh, "wrk curl")?;
+/// Installs hey and the model, and runs the tests of the server, which builds it too.
+pub(super) fn prepare(sh: &Shell) -> Result<()> {
+    packages::install(sh, "hey curl")?;
     model::fetch(sh)?;
-    ensure_gpu(sh)?;
-    Ok(cmd!(sh, "cargo test --package serve")
-        .args(EXAMPLES)
-        .run()?)
+    command::run(sh, "gpu")?;
+    command::run(sh, "cargo test {examples} --package serve")
 }
 
 impl Server {
     /// Starts the server on a free port, and waits until it listens.
-    pub(crate) fn start(sh: &Shell, args: &[&str]) -> Result<Server> {
-        let tenants = target_dir().join("load-tenants.json");
-        let named = [LOUD, QUIET, LONG]
+    pub(super) fn start(sh: &Shell, args: &[&str]) -> Result<Server> {
+        let tenants = [LOUD, QUIET, LONG]
             .map(|name| serde_json::json!({ "name": name, "key": format!("the-key-of-{name}-0") }));
-        sh.write_file(&tenants, serde_json::to_string(&named)?)?;
-        let file = target_dir().join(format!("debug/serve{EXE_SUFFIX}"));
-        let serve = cmd!(sh, "{file} --address 127.0.0.1:0 {args...}");
-        let serve = serve.arg("--tenants").arg(&tenants);
-        let serve = serve.env("EMBED_MODEL", model::folder());
+        let tenants = serde_json::to_string(&tenants)?;
+        sh.write_file(target_dir().join("load-tenants.json"), tenants)?;
         // As its README tells operators: otherwise glibc keeps memory for each thread.
-        let program = Background::start(serve.env("MALLOC_ARENA_MAX", "2"))?;
+        let serve = "MALLOC_ARENA_MAX=2 {target}/debug/serve --address 127.0.0.1:0 \
+            --tenants {target}/load-tenants.json";
+        let serve = command(sh, serve)?.args(args);
+        let program = Background::start(serve.env("EMBED_MODEL", model::folder()))?;
         let address = program.said("listening on ")?;
         Ok(Server { program, address })
     }
 
     /// The page of the server at a path.
-    pub(crate) fn page(&self, sh: &Shell, path: &str) -> Result<String> {
+    pub(super) fn page(&self, sh: &Shell, path: &str) -> Result<String> {
         let url = format!("http://{}{path}", self.address);
         let page = cmd!(sh, "curl --silent --show-error --fail --max-time 30 {url}").quiet();
         Ok(page.read()?)
     }
 
     /// The resident memory of the process. Only Linux tells.
-    pub(crate) fn resident_bytes(&self) -> Result<f64> {
+    pub(super) fn resident_bytes(&self) -> Result<f64> {
         let path = format!("/proc/{}/status", self.program.child.id());
         let text = fs::read_to_string(&path).with_context(|| path.clone())?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -71,42 +73,54 @@ impl Server {
     }
 
     /// Asks it to stop, as a system does, and checks the conditions on its last line.
-    pub(crate) fn stop(mut self, sh: &Shell, conditions: &str) -> Result<()> {
+    pub(super) fn stop(mut self, sh: &Shell, conditions: &str) -> Result<()> {
         let id = self.program.child.id().to_string();
         cmd!(sh, "kill -TERM {id}").run()?;
         let lines = self.program.end().context("`serve`")?;
         lines.iter().for_each(|line| println!("{line}"));
-        Line::last("serve", &lines)?.expect(conditions)
+        Line::of("serve", &lines)?.expect(conditions)
     }
 }
 
 impl Load {
-    /// Starts it beside others.
-    pub(crate) fn start(self, sh: &Shell, server: &Server) -> Result<Background> {
-        let Load(tenant, connections, seconds, words, pause_ms) = self;
-        let connections = connections.to_string();
-        let wrk = cmd!(
+    /// Starts it beside others, with one thread.
+    pub(super) fn start(self, sh: &Shell, server: &Server) -> Result<Background> {
+        let Load(tenant, connections, seconds, words, rate) = self;
+        let key = format!("Authorization: Bearer the-key-of-{tenant}-0");
+        let texts = serde_json::json!({ "texts": [vec!["water"; words].join(" ")] }).to_string();
+        let options = format!("-z {seconds}s -c {connections} -q {rate} -t 30 -m POST");
+        let hey = command(
             sh,
-            "wrk --threads 1 --timeout 30s --connections {connections}"
-        );
-        let wrk = wrk.args(["--duration", &format!("{seconds}s"), "--script", SCRIPT]);
-        let wrk = wrk.arg(format!("http://{}", server.address));
-        let wrk = wrk.env("KEY", format!("the-key-of-{tenant}-0"));
-        let wrk = wrk.env("WORDS", words.to_string());
-        Background::start(wrk.env("PAUSE", pause_ms.to_string()))
+            &format!("GOMAXPROCS=1 hey -T application/json {options}"),
+        )?;
+        let url = format!("http://{}/embed", server.address);
+        Background::start(hey.args(["-H", &key, "-d", &texts, &url]))
     }
 
-    /// Runs it to its end.
-    pub(crate) fn run(self, sh: &Shell, server: &Server) -> Result<Line> {
-        ended(self.start(sh, server)?)
+    /// Runs it to its end. Only the answers to a flood may be refusals.
+    pub(super) fn run(self, sh: &Shell, server: &Server) -> Result<Answers> {
+        let answers = ended(self.start(sh, server)?)?;
+        ensure!(answers.full == 0.0, "{answers:?}");
+        Ok(answers)
     }
 }
 
-/// Waits for the end of a load, and returns the last line of the script. Answers that a server must
-/// never give are an error.
-pub(crate) fn ended(mut load: Background) -> Result<Line> {
-    let line = Line::last("load", &load.end().context("wrk")?)?;
-    println!("{}", line.0);
-    line.expect("other is 0, without_retry_after is 0, broken is 0, ok > 0")?;
-    Ok(line)
+/// Waits for the end of a load. No answers, other ones and broken connections are errors.
+pub(super) fn ended(mut load: Background) -> Result<Answers> {
+    let (lines, mut answers) = (load.end().context("hey")?, Answers::default());
+    for line in &lines {
+        let number = |word: &str| word.trim_matches(['[', ']']).parse::<f64>();
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["Requests/sec:", rate] => answers.per_second = number(rate)?,
+            ["95%", "in", seconds, "secs"] => answers.p95_seconds = number(seconds)?,
+            ["[200]", count, "responses"] => answers.ok = number(count)?,
+            ["[429]", count, "responses"] => answers.full = number(count)?,
+            [status, _, "responses"] => bail!("a load had an answer {status}: {lines:?}"),
+            ["Error", ..] => bail!("a load had broken connections: {lines:?}"),
+            _ => {}
+        }
+    }
+    println!("{answers:?}");
+    ensure!(answers.ok > 0.0, "a load had no answer: {lines:?}");
+    Ok(answers)
 }

@@ -8,7 +8,6 @@ pub(crate) mod fuzz;
 pub(crate) mod hlsl;
 mod load;
 pub(crate) mod programs;
-pub(crate) mod ranks;
 pub(crate) mod reached;
 pub(crate) mod serve;
 pub(crate) mod shaders;

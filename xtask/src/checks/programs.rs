@@ -2,11 +2,10 @@
 //! device, and end with the right result; a real model; and programs of others that read snapshots
 //! or serve as a tier.
 
-use crate::driver::ensure_gpu;
+use crate::command::{self, command};
 use crate::line::Line;
-use crate::process::{PASSED, Result, Shell, cmd, emptied, ensure, lines_of, root, target_dir};
-use crate::source::EXAMPLES;
-use crate::suite::{built, tests};
+use crate::process::{Cmd, PASSED, Result, Shell, emptied, ensure, lines_of, root, target_dir};
+use crate::suite::built;
 use crate::{model, packages};
 
 /// Programs with their arguments, and conditions on their last lines. Those without only have to
@@ -45,17 +44,13 @@ pub(crate) fn examples(sh: &Shell) -> Result<String> {
         let mut words = words.split(' ');
         let name = words.next().unwrap_or_default();
         // `train` is a package, since others use it as a library.
-        let file = if name == "train" {
-            name.to_owned()
-        } else {
-            format!("examples/{name}")
-        };
-        let lines = lines_of(built(sh, &file)?.args(words))?;
+        let folder = if name == "train" { "" } else { "examples/" };
+        let lines = lines_of(built(sh, &format!("{folder}{name}"))?.args(words))?;
         ensure!(lines.iter().any(|line| !line.is_empty()), "it said nothing");
-        if !conditions.is_empty() {
-            Line::last(name, &lines)?.expect(conditions)?;
+        match conditions {
+            "" => Ok(()),
+            _ => Line::of(name, &lines)?.expect(conditions),
         }
-        Ok(())
     };
     let mut failures = Vec::new();
     for (words, conditions) in PROGRAMS {
@@ -69,14 +64,12 @@ pub(crate) fn examples(sh: &Shell) -> Result<String> {
 
 /// Tensors in an object store, in memory and in a folder. At the end it usually holds 51 of 64.
 pub(crate) fn objects(sh: &Shell) -> Result<String> {
-    ensure_gpu(sh)?;
-    cmd!(sh, "cargo build --package objects")
-        .args(EXAMPLES)
-        .run()?;
-    let program = target_dir().join("debug/objects");
-    for place in [None, Some(emptied(sh, "objects-of-example")?)] {
-        let lines = lines_of(cmd!(sh, "{program} {place...}"))?;
-        Line::last("objects", &lines)?.expect("left is 0, in_store >= 40")?;
+    command::run(sh, "gpu")?;
+    command::run(sh, "cargo build {examples} --package objects")?;
+    emptied(sh, "objects-of-example")?;
+    for folder in ["", "{target}/objects-of-example"] {
+        let program = command(sh, &format!("{{target}}/debug/objects {folder}"))?;
+        Line::last("objects", program)?.expect("left is 0, in_store >= 40")?;
     }
     Ok("in memory and in a folder".into())
 }
@@ -91,22 +84,22 @@ const BUDGET: &str = "43MiB";
 /// its search finds texts.
 pub(crate) fn model(sh: &Shell) -> Result<String> {
     model::test(sh)?;
-    let index = target_dir().join("ci-embed.index");
-    let embed = |words: &str| {
-        let embed = cmd!(sh, "cargo run --quiet --package embed")
-            .args(EXAMPLES)
-            .arg("--");
-        let embed = embed.args(words.split(' ')).arg("--index").arg(&index);
-        lines_of(embed.env("EMBED_MODEL", model::folder()))
+    let embed = |words: &str| -> Result<Cmd<'_>> {
+        let run = "cargo run {examples} --quiet --package embed --";
+        let embed = command(
+            sh,
+            &format!("{run} {words} --index {{target}}/ci-embed.index"),
+        )?;
+        Ok(embed.env("EMBED_MODEL", model::folder()))
     };
-    let lines = embed(&format!("index --most {SENTENCES} --budget {BUDGET}"))?;
+    let index = embed(&format!("index --most {SENTENCES} --budget {BUDGET}"))?;
     // Weights are dropped and never written. An intermediate result may be written if that is
     // measured to be cheaper.
-    Line::last("embed", &lines)?.expect(&format!(
+    Line::last("embed", index)?.expect(&format!(
         "restored_bytes > 0, evicted_bytes <= 0.001 * restored_bytes, sentences is {SENTENCES}"
     ))?;
-    let found = embed("search --top 3 memory")?;
-    sh.remove_path(&index)?;
+    let found = lines_of(embed("search --top 3 memory")?)?;
+    sh.remove_path(target_dir().join("ci-embed.index"))?;
     // Each of the three has a score, a sentence and a place.
     ensure!(found.len() == 6, "`embed search` found not three sentences");
     Ok(format!("{SENTENCES} sentences within {BUDGET}"))
@@ -121,35 +114,27 @@ pub(crate) fn formats(sh: &Shell) -> Result<String> {
     let tool = target_dir().join("memory_viz").join(TORCH);
     packages::fetch(sh, TORCH, SYSTEM, &["torch/cuda/_memory_viz.py"], &tool)?;
     let folder = emptied(sh, "formats")?;
-    let write = tests(sh, "--test tools -- snapshots_are_written_for_other_tools")?;
+    let write = command(
+        sh,
+        "tests --test tools -- snapshots_are_written_for_other_tools",
+    )?;
     write.env("LAPIDARY_FORMATS_FOLDER", &folder).run()?;
-    let read = cmd!(sh, "python3 xtask/src/checks/memory_viz.py {tool} {folder}");
-    let found = lines_of(read.env("PYTHONDONTWRITEBYTECODE", "1"))?;
+    let read = "PYTHONDONTWRITEBYTECODE=1 python3 xtask/src/checks/memory_viz.py";
+    let found = lines_of(command(sh, read)?.arg(tool).arg(folder))?;
     Ok(format!(
         "{} by {TORCH}",
         found.last().map_or("", |line| line)
     ))
 }
 
-/// All thirteen traces may be in this folder beside the checkout. The suite has the few of the
-/// checkout.
-const TRACES: &str = "../shared/traces";
-
-/// The tests with recorded traces, with all of them.
+/// The tests with recorded traces, with all thirteen, if they are in this folder beside the
+/// checkout. The suite has the few of the checkout.
 pub(crate) fn traces(sh: &Shell) -> Result<String> {
-    let folder = root().join(TRACES);
+    let folder = root().join("../shared/traces");
     if !folder.is_dir() {
         return Ok("skipped: there are no more than the suite's".into());
     }
-    let tests = tests(sh, "--test tools -- recorded::")?;
+    let tests = command(sh, "tests --test tools -- recorded::")?;
     tests.env("LAPIDARY_TRACES", folder).run()?;
-    Ok(PASSED)
-}
-
-/// A Redis server as a tier of evicted tensors. The tests start servers of their own, and the
-/// client changes values behind the engine's back. The suite leaves them out.
-pub(crate) fn redis(sh: &Shell) -> Result<String> {
-    packages::install(sh, "redis-server redis-tools")?;
-    tests(sh, "--test memory -- stores::redis:: --ignored")?.run()?;
     Ok(PASSED)
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
 
+use crate::command::command;
 use crate::packages;
 use crate::process::{Context, Result, Shell, cmd, emptied, ensure};
-use crate::suite::tests;
 
 /// Validates at most so many modules of each kernel.
 pub(crate) fn spirv(sh: &Shell, most_of_a_kernel: usize) -> Result<String> {
@@ -47,7 +47,9 @@ pub(crate) fn translated(sh: &Shell) -> Result<PathBuf> {
     }
     let folder = emptied(sh, "shaders")?;
     // Tests with this word in their names translate every shader.
-    tests(sh, "-- shader")?.env(VARIABLE, &folder).run()?;
+    command(sh, "tests -- shader")?
+        .env(VARIABLE, &folder)
+        .run()?;
     Ok(WRITTEN.get_or_init(|| folder).clone())
 }
 
@@ -113,26 +115,13 @@ fn environment(module: &[u8]) -> Option<&'static str> {
     }
 }
 
-#[cfg(test)]
-mod tests_of_samples {
-    use super::*;
-
-    #[test]
-    fn the_environment_follows_the_version_in_the_header() {
-        let header = |minor| [0x03, 0x02, 0x23, 0x07, 0, minor, 1, 0, 0, 0, 0, 0];
-        assert_eq!(environment(&header(3)), Some("vulkan1.1"));
-        assert_eq!(environment(&header(6)), Some("vulkan1.3"));
-        assert_eq!(environment(b"not a module"), None);
-    }
-
-    #[test]
-    fn a_sample_has_the_shortest_the_longest_and_what_lies_evenly_between() {
-        let kernel = |name: &str| kernel_of(Path::new(name));
-        assert_eq!(kernel("/x/scan_parts-01.sm5.hlsl"), "scan_parts");
-        assert_eq!(kernel("/x/copy_u8_i32_a__-01.sm5.hlsl"), "fused");
-        let of = |count, most| spread(count, most).collect::<Vec<_>>();
-        assert_eq!(of(9, 3), [0, 4, 8]);
-        assert_eq!(of(2, 3), [0, 1]);
-        assert_eq!(of(4, usize::MAX), [0, 1, 2, 3]);
-    }
+#[test]
+fn a_sample_has_the_shortest_the_longest_and_what_lies_evenly_between() {
+    let kernel = |name: &str| kernel_of(Path::new(name));
+    assert_eq!(kernel("/x/scan_parts-01.sm5.hlsl"), "scan_parts");
+    assert_eq!(kernel("/x/copy_u8_i32_a__-01.sm5.hlsl"), "fused");
+    let of = |count, most| spread(count, most).collect::<Vec<_>>();
+    assert_eq!(of(9, 3), [0, 4, 8]);
+    assert_eq!(of(2, 3), [0, 1]);
+    assert_eq!(of(4, usize::MAX), [0, 1, 2, 3]);
 }

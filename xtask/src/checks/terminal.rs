@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::packages;
-use crate::process::{Background, Result, Shell, cmd, ensure, has};
+use crate::process::{Background, Result, Shell, cmd, ensure};
 use crate::suite::built;
 
 /// Time limit for an effect on the screen, even on a busy machine, and time between two reads.
@@ -33,9 +33,7 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
     if cfg!(not(unix)) {
         return Ok("skipped: sockets are for Unix".into());
     }
-    if !has(sh, "tmux -V") {
-        packages::install(sh, "tmux")?;
-    }
+    packages::install(sh, "tmux")?;
     let served = Background::start(built(sh, "examples/monitor")?.arg("--serve"))?;
     let path = served.said("lapidary top ")?;
     let screen = Screen::start(sh, &path)?;
