@@ -130,15 +130,18 @@ fn a_result_in_the_place_of_an_operand_needs_no_room_wherever_the_operands_are()
         let sum = kept.add(&also_kept).unwrap();
         assert!(matches!(sum.force(), Err(Error::NeverFits { .. })));
         drop((sum, kept, also_kept));
-        for (tensor, is_out) in [&x, &y].into_iter().zip(out) {
+        let mut in_their_place = Vec::new();
+        for (operand, is_out) in [&x, &y].into_iter().zip(out) {
             if is_out {
-                tensor.evict().unwrap();
+                operand.evict().unwrap();
+                in_their_place.push(tensor(&gpu, 4));
             }
         }
         let sum = x.add(&y).unwrap();
         drop((x, y));
         sum.force().unwrap();
         holds(&sum, 3);
+        in_their_place.iter().for_each(|other| holds(other, 4));
     }
 }
 
