@@ -10,7 +10,7 @@ use lapidary::files::ModelFile;
 
 use crate::error::{Error, Result};
 pub use family::Family;
-pub(crate) use gguf::FACTORS;
+pub(crate) use gguf::{FACTORS, LONG_FACTORS};
 
 /// The description of a decoder, from `config.json` or from the metadata of GGUF.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +101,11 @@ pub enum Scaling {
     Each {
         /// The factors; empty if they are a tensor of the file.
         factors: Vec<f32>,
+        /// Those of a model that is opened for a longer context than `original`; empty if they are
+        /// the same, or a tensor.
+        long_factors: Vec<f32>,
+        /// The context before the change.
+        original: usize,
         /// The factor of cosines and sines.
         attention: f32,
     },
@@ -202,14 +207,20 @@ impl Rope {
                 slow,
                 original,
             } => (vec![*factor, *attention, *slow, *original], fast > slow),
-            Scaling::Each { factors, attention } => {
-                if !(factors.is_empty() || factors.len() == self.rotated / 2) {
-                    let (count, pairs) = (factors.len(), self.rotated / 2);
+            Scaling::Each {
+                factors,
+                long_factors,
+                attention,
+                ..
+            } => {
+                let pairs = self.rotated / 2;
+                let mut counts = [factors.len(), long_factors.len()].into_iter();
+                if let Some(count) = counts.find(|&count| count != 0 && count != pairs) {
                     return Err(format!(
                         "{count} factors of its positions are for {pairs} pairs"
                     ));
                 }
-                ([&factors[..], &[*attention]].concat(), true)
+                ([&factors[..], long_factors, &[*attention]].concat(), true)
             }
         };
         match factors.iter().all(|&factor| is_factor(factor)) && is_ordered {

@@ -8,7 +8,7 @@ use lapidary::kv::{KvCache, KvOptions, KvStep};
 use lapidary::operations::Weight;
 use lapidary::{DType, Gpu, Tensor};
 
-use crate::config::{Config, Family, Scaling};
+use crate::config::{Config, Scaling};
 use crate::error::{Error, Result};
 use crate::layer::Layer;
 use crate::rope::Frequencies;
@@ -19,7 +19,9 @@ use crate::weights::{Loader, Norm};
 pub struct ModelOptions {
     /// The form of its matrices on the device.
     pub weights: WeightForm,
-    /// The most tokens of a sequence; the model's own context unless given.
+    /// The most tokens of a sequence; the model's own context unless given. That of a model with
+    /// LongRoPE is its original one. For a longer one it has other factors, which are worse within
+    /// the original one.
     pub context: Option<usize>,
 }
 
@@ -68,13 +70,7 @@ impl LanguageModel {
         options: ModelOptions,
     ) -> Result<LanguageModel> {
         let mut config = Config::read(path, file)?;
-        if let Some(context) = options.context {
-            // The factors that are known of LongRoPE hold within the context of the description.
-            config.context = match config.family {
-                Family::Phi3 => context.min(config.context),
-                _ => context,
-            };
-        }
+        config.context = options.context.unwrap_or(config.context);
         LanguageModel::new(gpu, &file.weights_as(options.weights)?, config)
     }
 
@@ -101,8 +97,9 @@ impl LanguageModel {
             layers: layers.collect::<Result<_>>()?,
             last_norm: loader.last_norm()?,
             output: loader.output(embedding.shape()[0])?,
-            frequencies: Frequencies::new(&config.rope),
-            local_frequencies: config.local_rope.as_ref().map(Frequencies::new),
+            frequencies: Frequencies::new(&config.rope, config.context),
+            local_frequencies: (config.local_rope.as_ref())
+                .map(|rope| Frequencies::new(rope, config.context)),
             gpu: gpu.clone(),
             embedding,
             config,

@@ -33,8 +33,8 @@ pub(crate) struct Angles<'a> {
 }
 
 impl Frequencies {
-    /// Of a description that was checked.
-    pub(crate) fn new(rope: &Rope) -> Frequencies {
+    /// Of a description that was checked, for sequences of at most so many tokens.
+    pub(crate) fn new(rope: &Rope, context: usize) -> Frequencies {
         let pairs = rope.rotated / 2;
         let theta = f64::from(rope.theta);
         let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / rope.rotated as f64);
@@ -74,9 +74,13 @@ impl Frequencies {
                     }
                     Scaling::Each {
                         factors,
+                        long_factors,
+                        original,
                         attention: of_each,
                     } => {
                         attention = f64::from(*of_each);
+                        let is_long = context > *original && !long_factors.is_empty();
+                        let factors = if is_long { long_factors } else { factors };
                         radians / factors.get(pair).map_or(1.0, |&factor| f64::from(factor))
                     }
                 });

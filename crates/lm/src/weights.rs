@@ -6,7 +6,7 @@ use lapidary::files::ModelFile;
 use lapidary::operations::{Epilogue, Weight};
 use lapidary::{DType, Gpu, Tensor};
 
-use crate::config::{Config, FACTORS, Family};
+use crate::config::{Config, FACTORS, Family, LONG_FACTORS, Scaling};
 use crate::error::Result;
 use crate::names::{Names, Part};
 
@@ -87,7 +87,13 @@ impl<'a> Loader<'a> {
 
     /// Divisors of the frequencies that are a tensor of the file.
     pub(crate) fn factors(&self) -> Result<Option<Vec<f32>>> {
-        let Some(name) = FACTORS.into_iter().find(|name| self.has(name)) else {
+        let is_long = matches!(
+            self.config.rope.scaling,
+            Scaling::Each { original, .. } if self.config.context > original
+        );
+        let long = is_long.then_some(LONG_FACTORS);
+        let mut names = long.into_iter().chain(FACTORS);
+        let Some(name) = names.find(|name| self.has(name)) else {
             return Ok(None);
         };
         self.file.expect(name, &[self.config.rope.rotated / 2])?;

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 const ARCHITECTURE: &str = "general.architecture";
 /// Factors of LongRoPE.
 const SHORT_FACTORS: &str = "rope_factors_short.weight";
+/// Those of a longer context than the original one.
+pub(crate) const LONG_FACTORS: &str = "rope_factors_long.weight";
 /// Tensors whose elements divide the frequencies: of Llama 3, and of LongRoPE.
 pub(crate) const FACTORS: [&str; 2] = ["rope_freqs.weight", SHORT_FACTORS];
 
@@ -51,14 +53,14 @@ fn described(
     let even = hidden.checked_div(heads).or(Some(0));
     let head_size = fields.size("attention.key_length", even)?;
     let mut context = fields.size("context_length", None)?;
+    let original = fields.size("rope.scaling.original_context_length", Some(context))?;
     if file.names().any(|name| name == SHORT_FACTORS) {
-        // The factors hold within the context before the change.
-        let original = fields.size("rope.scaling.original_context_length", Some(context))?;
+        // The factors of a longer context are worse within this one, so an app asks for them.
         context = context.min(original);
     }
     let rotated = fields.size("rope.dimension_count", Some(head_size))?;
     let theta = fields.number("rope.freq_base").unwrap_or(1e4);
-    let scaling = scaling(family, fields, file, context)?;
+    let scaling = scaling(family, fields, file, original)?;
     // 27 billion parameters of either Gemma scale by another number, which the file does not say.
     let query = match (family, layers) {
         (Family::Gemma2, 46) | (Family::Gemma3, 62) => (hidden / heads.max(1)) as f32,
@@ -119,13 +121,15 @@ fn scaling(
     family: Family,
     fields: &Fields<'_>,
     file: &ModelFile,
-    context: usize,
+    original: usize,
 ) -> std::result::Result<Scaling, String> {
     // Llama 3's and Phi's factors are a tensor.
     if file.names().any(|name| FACTORS.contains(&name)) {
         let attention = fields.number("rope.scaling.attn_factor").unwrap_or(1.0);
         return Ok(Scaling::Each {
             factors: Vec::new(),
+            long_factors: Vec::new(),
+            original,
             attention,
         });
     }
@@ -139,8 +143,7 @@ fn scaling(
                 attention: 0.1 * factor.ln() + 1.0,
                 fast: 32.0,
                 slow: 1.0,
-                original: (fields.number("rope.scaling.original_context_length"))
-                    .unwrap_or(context as f32),
+                original: original as f32,
             },
             Some("longrope") if family == Family::Phi3 => Scaling::None,
             Some(other) => {

@@ -115,15 +115,12 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
         .or_else(|| number(fields, "rope_theta"))
         .unwrap_or(known.theta);
     let scaling = global.or_else(|| fields.get("rope_scaling").and_then(Value::as_object));
-    let original = scaling
-        .and_then(original_of)
-        .or_else(|| original_of(fields));
     let scaling = scaling
         .map(|all| scaling_of(all, fields, context))
         .transpose()?;
-    if let (Some(Scaling::Each { .. }), Some(original)) = (&scaling, original) {
-        // The short factors hold within the context before the change.
-        context = context.min(original as usize);
+    if let Some(Scaling::Each { original, .. }) = &scaling {
+        // The factors of a longer context are worse within this one, so an app asks for them.
+        context = context.min(*original);
     }
     let rope = Rope {
         theta,
@@ -258,9 +255,10 @@ fn scaling_of(
                 true => 1.0,
                 false => (1.0 + factor.ln() / original.ln()).sqrt(),
             };
-            // The short ones hold within the original context, which is what most use.
             Scaling::Each {
                 factors: numbers(fields, "short_factor")?,
+                long_factors: numbers(fields, "long_factor")?,
+                original: original as usize,
                 attention: or("attention_factor", attention),
             }
         }

@@ -79,6 +79,8 @@ MODELS = {
     ),
     "phi3": dict(model_type="phi3", sliding_window=11),
     "phi3_long": dict(model_type="phi3", rope_parameters=LONG, tie_word_embeddings=True),
+    # The prompt is beyond the original context.
+    "phi3_longer": dict(model_type="phi3", rope_parameters=LONG, original_max_position_embeddings=12),
     "phi4": dict(model_type="phi3", rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)),
 }
 
@@ -130,6 +132,7 @@ FILES = {
         ),
     ),
     "gguf_phi3": (Type.Q4_1, dict(model_type="phi3", sliding_window=11)),
+    "gguf_phi3_longer": (Type.Q8_0, MODELS["phi3_longer"]),
 }
 
 
@@ -220,6 +223,14 @@ def write_gguf(name, kind, config, salt, model):
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     if arch == "llama":
         writer.add_tensor("rope_freqs.weight", llama3_factors(size))
+    if positions.get("rope_type") == "longrope":
+        original = positions["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(original)
+        stretched = numpy.log(config.max_position_embeddings / original)
+        writer.add_rope_scaling_attn_factors(float(numpy.sqrt(1.0 + stretched / numpy.log(original))))
+        for length in ["short", "long"]:
+            factors = numpy.array(positions[f"{length}_factor"], dtype=numpy.float32)
+            writer.add_tensor(f"rope_factors_{length}.weight", factors)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_hidden_layers)
     for key, parameter in model.named_parameters():
         values = weight(f"{salt} {key}", tuple(parameter.shape)).astype(numpy.float32)

@@ -123,17 +123,20 @@ fn windows_of_mistral_and_of_qwen() {
 }
 
 #[test]
-fn phi_3_5_within_its_first_context() {
+fn phi_3_5_has_factors_of_two_contexts() {
     let factors: Vec<f32> = (0..48).map(|pair| 1.0 + pair as f32 / 8.0).collect();
+    let long = vec![64.0; 48];
     let config = json!({
         "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 131072,
         "model_type": "phi3", "num_attention_heads": 32, "num_hidden_layers": 32,
         "original_max_position_embeddings": 4096, "sliding_window": 262144,
-        "rope_scaling": { "long_factor": [64.0], "short_factor": factors, "type": "longrope" },
+        "rope_scaling": { "long_factor": long, "short_factor": factors, "type": "longrope" },
     });
     let config = read("phi35", &config).unwrap();
     let Scaling::Each {
         factors: found,
+        long_factors,
+        original,
         attention,
     } = config.rope.scaling
     else {
@@ -143,6 +146,7 @@ fn phi_3_5_within_its_first_context() {
         (found, config.norm_eps, config.kv_heads),
         (factors, 1e-5, 32)
     );
+    assert_eq!((long_factors, original, config.context), (long, 4096, 4096));
     assert!((attention - 1.190_238).abs() < 1e-5, "{attention}");
 }
 

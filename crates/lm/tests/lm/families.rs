@@ -85,6 +85,7 @@ families!(
     gemma3,
     phi3,
     phi3_long,
+    phi3_longer,
     phi4,
     gguf_llama,
     gguf_qwen2,
@@ -92,4 +93,5 @@ families!(
     gguf_gemma2,
     gguf_gemma3,
     gguf_phi3,
+    gguf_phi3_longer,
 );

@@ -23,6 +23,9 @@ pub(crate) struct Expected {
     pub(crate) tokens: Vec<u32>,
 }
 
+/// More than the original context of some, which have other positions then.
+const CONTEXT: usize = 128;
+
 pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
@@ -45,12 +48,13 @@ pub(crate) fn model(gpu: &Gpu, name: &str, form: WeightForm) -> LanguageModel {
     if whole.exists() {
         let options = ModelOptions {
             weights: form,
-            ..ModelOptions::default()
+            context: Some(CONTEXT),
         };
         return LanguageModel::open(gpu, whole, options).unwrap();
     }
     let file = ModelFile::from_bytes(safetensors(&expected(name))).unwrap();
-    let config = Config::read(&folder(name).join("model.safetensors"), &file).unwrap();
+    let mut config = Config::read(&folder(name).join("model.safetensors"), &file).unwrap();
+    config.context = CONTEXT;
     LanguageModel::new(gpu, &file.weights_as(form).unwrap(), config).unwrap()
 }
 
