@@ -6,6 +6,7 @@
 //! counts crates and times builds.
 
 mod encoder;
+mod language;
 mod programs;
 mod row;
 mod turns;
@@ -30,6 +31,7 @@ Measure everything beside what this machine can do, and write target/bench/table
   --peers        beside raw wgpu, candle (CPU) and burn, which takes a quarter of an hour to build
   --peer NAME    beside one of them: raw, candle, burn
   embed          a sentence encoder (examples/embed) beside candle, and under budgets; --docs as above
+  language       a language model beside candle, in f32 and in blocks; FILTER and --docs as above
   NAME           one of the other benches; `table` before a FILTER that is such a name";
 
 /// The options that the forms of the table share.
@@ -64,6 +66,7 @@ pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
     match words.first().map(String::as_str) {
         Some(TABLE) => drop(words.remove(0)),
         Some("embed") => return encoder::embed(sh, options.into_docs),
+        Some("language") => return language::language(sh, &words[1..], options.into_docs),
         Some(word) if benches.iter().any(|known| known == word) => {
             let other = words.iter().find(|word| !benches.contains(word));
             ensure!(
