@@ -1,8 +1,8 @@
 //! One layer of a decoder: attention over the cache, and the gated feed-forward part.
 
-use lapidary::Tensor;
 use lapidary::kv::{Attend, KvStep};
 use lapidary::operations::Epilogue;
+use lapidary::{Gpu, Tensor};
 
 use crate::config::Config;
 use crate::error::Result;
@@ -12,6 +12,8 @@ use crate::weights::{Linear, Loader, Norm};
 
 #[derive(Debug)]
 pub(crate) struct Layer {
+    /// The scope of what it makes.
+    name: String,
     attention_norm: Norm,
     queries: Queries,
     norms_of_heads: Option<[Norm; 2]>,
@@ -66,6 +68,7 @@ impl Layer {
         let has_norms_of_heads = config.family.norms_heads();
         let has_norms_after = config.family.is_gemma();
         Ok(Layer {
+            name: format!("layer {layer}"),
             attention_norm: norm(Part::AttentionNorm, hidden)?,
             queries,
             norms_of_heads: has_norms_of_heads
@@ -84,12 +87,15 @@ impl Layer {
     /// The hidden states behind the layer, `[tokens, hidden]`.
     pub(crate) fn forward(
         &self,
+        gpu: &Gpu,
         config: &Config,
         number: usize,
         step: &KvStep<'_>,
         x: &Tensor,
         angles: &Angles<'_>,
     ) -> Result<Tensor> {
+        let _layer = gpu.scope(&self.name);
+        let attention = gpu.scope("attention");
         let tokens = step.tokens();
         let size = config.head_size;
         let normal = self.attention_norm.of(x)?;
@@ -105,6 +111,8 @@ impl Layer {
         let seen = step.attend(number, &query, &key, &value, how)?;
         let seen = seen.reshape(&[tokens, config.heads * size])?;
         let x = self.added(&self.attention_output, &seen, x, 0)?;
+        drop(attention);
+        let _feed_forward = gpu.scope("feed forward");
         let normal = self.feed_norm.of(&x)?;
         let gated = self.gated(config, &normal)?;
         self.added(&self.down, &gated, &x, 1)

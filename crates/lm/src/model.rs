@@ -140,7 +140,8 @@ impl LanguageModel {
 
     /// The hidden states of the rows of a step, `[tokens, hidden]` of f32. `tokens` are their ids,
     /// `[tokens]` of u32, and `positions` are their places in their sequences. Work is recorded,
-    /// not waited for.
+    /// not waited for. Reports and kernel times have the scopes `layer 3/attention` and `layer
+    /// 3/feed forward`.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl LanguageModel {
                 (Some(local), Some(_)) => local,
                 _ => &angles,
             };
-            x = layer.forward(config, number, step, &x, angles)?;
+            x = layer.forward(gpu, config, number, step, &x, angles)?;
         }
         Ok(x)
     }
@@ -191,6 +192,7 @@ impl LanguageModel {
             true => hidden.clone(),
             false => hidden.index_select(0, &parts.gpu.tensor(rows, &[rows.len()])?)?,
         };
+        let _logits = parts.gpu.scope("logits");
         let x = parts.last_norm.of(&x)?;
         let logits = parts
             .output

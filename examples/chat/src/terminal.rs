@@ -17,7 +17,11 @@ const HELP: &str = "\
 /load FILE      go on with a saved one
 /budget SIZE    the most memory of the device, from now on
 /memory         what is where
+/times          how long kernels took since the last time
 /quit           end";
+
+/// So many kinds of dispatches have their times printed.
+const LONGEST: usize = 20;
 
 /// Talks until the input ends or a line says so.
 ///
@@ -72,6 +76,7 @@ fn converse(gpu: &Gpu, talk: &mut Talk) -> Result<()> {
                 println!("{}", gpu.memory().stats());
                 Ok(())
             }
+            ("/times", _) => times(gpu),
             (command, _) if command.starts_with('/') => {
                 println!("`{command}` is no command\n{HELP}");
                 Ok(())
@@ -88,6 +93,19 @@ fn converse(gpu: &Gpu, talk: &mut Talk) -> Result<()> {
 fn set_budget(gpu: &Gpu, size: &str) -> Result<()> {
     let reserved = gpu.memory().set_budget(Budget::device(bytes(size)?))?;
     println!("({:.1} MiB are reserved now)", mib(reserved));
+    Ok(())
+}
+
+/// The first call begins to measure.
+fn times(gpu: &Gpu) -> Result<()> {
+    let times = gpu.kernels().times()?;
+    gpu.kernels().time(true)?;
+    if times.is_empty() {
+        println!("(kernels are timed from now on)");
+    }
+    for time in times.iter().take(LONGEST) {
+        println!("{time}");
+    }
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Each family of decoders makes the logits and the tokens that `transformers` makes.
 
+use lapidary::diagnostics::KernelTime;
 use lapidary::files::{ModelFile, WeightForm};
 use lapidary::operations::BlockFormat;
 use lapidary::{Gpu, Options};
@@ -61,6 +62,23 @@ fn the_adapter_says_the_same() {
     let gpu = Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter");
     for name in ["llama3", "gemma2", "gguf_qwen3"] {
         check_on(&gpu, name);
+    }
+}
+
+#[test]
+fn kernel_times_name_the_parts_of_a_model() {
+    let gpu = Gpu::open(Options::from_env().unwrap()).expect("the tests need an adapter");
+    gpu.kernels().time(true).unwrap();
+    let model = model(&gpu, "llama3", WeightForm::Stored);
+    greedy(&model, &[3, 1, 2], 3, 1);
+    let times = gpu.kernels().times().unwrap();
+    for scope in ["layer 0/attention", "layer 2/feed forward", "logits"] {
+        let of_scope = |time: &&KernelTime| {
+            let tag = time.tag.as_ref();
+            tag.and_then(|tag| tag.scope()) == Some(scope)
+        };
+        let calls: u64 = times.iter().filter(of_scope).map(|time| time.calls).sum();
+        assert!(calls > 0, "{scope}: {times:?}");
     }
 }
 
