@@ -76,10 +76,6 @@ pub(crate) fn card(sh: &Shell, mut args: Arguments) -> Result<()> {
 
 /// The lines of a program, as a section.
 fn section(title: &str, (succeeded, lines): (bool, Vec<String>)) -> String {
-    let end = if succeeded {
-        ""
-    } else {
-        "It did not end well.\n"
-    };
+    let end = if succeeded { "" } else { "It failed.\n" };
     format!("\n## {title}\n\n```text\n{}\n```\n{end}", lines.join("\n"))
 }

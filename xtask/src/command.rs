@@ -22,18 +22,12 @@ pub(crate) fn run(sh: &Shell, line: &str) -> Result<()> {
 pub(crate) fn command<'a>(sh: &'a Shell, line: &str) -> Result<Cmd<'a>> {
     let line = line.replace("{examples}", "--manifest-path examples/Cargo.toml");
     let line = line.replace("{lapidary}", "--package lapidary-tools --bin lapidary --");
-    let (root, target) = (
-        root().display().to_string(),
-        target_dir().display().to_string(),
-    );
+    let [root, target] = [root(), target_dir()].map(|path| path.display().to_string());
     let path = |word: &str| word.replace("{root}", &root).replace("{target}", &target);
     let mut words = line.split_whitespace().map(path).peekable();
     let mut variables = Vec::new();
     while let Some(word) = words.next_if(|word| word.contains('=')) {
-        variables.extend(
-            word.split_once('=')
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
+        variables.push(word);
     }
     let program = words.next().unwrap_or_default();
     let command = match &*program {
@@ -42,6 +36,7 @@ pub(crate) fn command<'a>(sh: &'a Shell, line: &str) -> Result<Cmd<'a>> {
         "long" => tests(sh, &words.collect::<Vec<_>>())?.env("NEXTEST_PROFILE", "long"),
         _ => cmd!(sh, "{program} {words...}"),
     };
+    let variables = variables.iter().filter_map(|word| word.split_once('='));
     Ok(command.envs(variables))
 }
 
@@ -53,9 +48,8 @@ fn tests<'a>(sh: &'a Shell, words: &[String]) -> Result<Cmd<'a>> {
     ensure_gpu(sh)?;
     let end = words.iter().position(|word| word == "--");
     let (options, names) = words.split_at(end.unwrap_or(words.len()));
-    let is_some = options
-        .iter()
-        .any(|option| option == "--lib" || option == "--test");
+    let mut programs = options.iter();
+    let is_some = programs.any(|option| option == "--lib" || option == "--test");
     // Always of the whole workspace: for a package alone, cargo would choose other features of its
     // dependencies and compile everything again. Examples in the documentation run separately, and
     // benches are no tests.
@@ -73,9 +67,8 @@ fn tests<'a>(sh: &'a Shell, words: &[String]) -> Result<Cmd<'a>> {
 
 /// Installs a target's standard library, unless it is there.
 pub(crate) fn provide_target(sh: &Shell, target: &str) -> Result<()> {
-    let installed = cmd!(sh, "rustup target list --installed")
-        .ignore_stderr()
-        .read();
+    let installed = cmd!(sh, "rustup target list --installed");
+    let installed = installed.ignore_stderr().read();
     ensure!(
         installed.is_ok_and(|list| list.lines().any(|installed| installed == target))
             || has(sh, &format!("rustup target add {target}")),
@@ -89,8 +82,6 @@ fn a_line_has_variables_a_program_and_arguments() {
     let sh = Shell::new().expect("there is a folder");
     let line = "RUSTFLAGS=-Da=b cargo doc {examples} --config a=b";
     let command = command(&sh, line).expect("a command").to_string();
-    assert_eq!(
-        command,
-        "cargo doc --manifest-path examples/Cargo.toml --config a=b"
-    );
+    let wanted = "cargo doc --manifest-path examples/Cargo.toml --config a=b";
+    assert_eq!(command, wanted);
 }

@@ -78,23 +78,20 @@ pub(crate) fn swiftshader(sh: &Shell) -> Result<PathBuf> {
 fn has_driver(sh: &Shell) -> bool {
     let renders = (128..192).map(|minor| format!("dri/renderD{minor}"));
     let others = ["nvidiactl", "dxg", "kgsl-3d0", "mali0"].map(String::from);
-    let has_gpu = renders
-        .chain(others)
-        .any(|node| Path::new("/dev").join(node).exists());
+    let mut nodes = renders.chain(others);
+    let has_gpu = nodes.any(|node| Path::new("/dev").join(node).exists());
     let can_run = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap_or_default();
         let description: Value = serde_json::from_str(&text).unwrap_or_default();
-        let library = description["ICD"]["library_path"]
-            .as_str()
-            .unwrap_or_default();
+        let library = description["ICD"]["library_path"].as_str();
+        let library = library.unwrap_or_default();
         let is_installed = match library.contains('/') {
             true => path.with_file_name(library).exists(),
             false => !library.is_empty() && has_library(sh, library),
         };
         let file = library.rsplit('/').next().unwrap_or_default();
-        let is_software = ["lvp", "lavapipe", "swiftshader"]
-            .iter()
-            .any(|name| file.contains(name));
+        let software = ["lvp", "lavapipe", "swiftshader"];
+        let is_software = software.iter().any(|name| file.contains(name));
         is_installed && (has_gpu || is_software)
     };
     has_library(sh, "libvulkan.so.1") && described_drivers().into_iter().any(can_run)
@@ -115,10 +112,7 @@ fn described_drivers() -> Vec<PathBuf> {
     );
     let folders = env::split_paths(&folders).map(|folder| folder.join("vulkan/icd.d"));
     let files = folders.filter_map(|folder| fs::read_dir(folder).ok());
-    files
-        .flatten()
-        .filter_map(|file| Some(file.ok()?.path()))
-        .collect()
+    files.flatten().flatten().map(|file| file.path()).collect()
 }
 
 /// Would a program find this library?

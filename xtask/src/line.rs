@@ -16,15 +16,13 @@ impl Line {
     pub(crate) fn of(name: &str, lines: &[String]) -> Result<Line> {
         let start = format!("{name}: ");
         let line = lines.iter().rfind(|line| line.starts_with(&start)).cloned();
-        line.map(Line)
-            .with_context(|| format!("`{name}` has no line for programs"))
+        let none = || format!("`{name}` has no line for programs");
+        line.map(Line).with_context(none)
     }
 
     fn text(&self, key: &str) -> Option<&str> {
-        let mut pairs = self
-            .0
-            .split_whitespace()
-            .filter_map(|field| field.split_once('='));
+        let fields = self.0.split_whitespace();
+        let mut pairs = fields.filter_map(|field| field.split_once('='));
         pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
@@ -64,12 +62,10 @@ impl Line {
 
 #[test]
 fn conditions_hold_or_are_told_with_the_line() {
-    let told = [
-        "demo: moved=1",
-        "demo: equal=true moved=104 least=100 nan=NaN",
-        "WARNING",
-    ];
-    let told = told.map(String::from);
+    let told = "demo: moved=1
+demo: equal=true moved=104 least=100 nan=NaN
+WARNING";
+    let told: Vec<_> = told.lines().map(String::from).collect();
     let line = Line::of("demo", &told).expect("there is one");
     let holding = "equal is true, equal is not false, moved <= 104, moved <= 1.04 * least, \
         moved >= 104, moved < 104.5, moved > 0.5 * 2 * least";

@@ -55,15 +55,13 @@ const CI: &[Step] = &[
         Run(RANKS)),
     ("chat", "a language model talks within its budget, and OpenAI's client talks with it",
         Call(chat::check)),
-    ("top", "`lapidary top` in a terminal, beside a program that trains: numbers, keys, the \
-        program's end",
+    ("top", "`lapidary top` in a terminal, beside a program that trains: numbers, keys, its end",
         Call(terminal::check)),
 ];
 
 #[rustfmt::skip]
 const NIGHTLY: &[Step] = &[
-    ("features", "each feature of the tools alone, the library without features, compressed \
-        spilling",
+    ("features", "each feature of the tools alone, the library without any, compressed spilling",
         Run(FEATURES)),
     ("packages", "each published crate builds from its package alone",
         Run(PACKAGES)),
@@ -87,8 +85,7 @@ const NIGHTLY: &[Step] = &[
             -- fusion::graphs::thousands_of_random_expressions"])),
     ("views", "all operations with all kinds of views, in pairs, on this adapter",
         Run(&["LAPIDARY_VIEWS=all long --test operations -- views::"])),
-    ("races", "every kernel and variant, interpreted on every kind of device: no races, right \
-        values",
+    ("races", "every kernel, interpreted on every kind of device: no races, right values",
         Call(reached::check)),
     ("texts", "100,000 mutated kernels, none of which may end the process",
         Run(&["LAPIDARY_TEXTS=100000 long --test device -- no_changed_text"])),
@@ -102,8 +99,7 @@ const NIGHTLY: &[Step] = &[
         Call(adapters::validation)),
     ("swiftshader-whole", "the whole suite on SwiftShader",
         Call(adapters::swiftshader_whole)),
-    ("mesa-whole", "the suite on the newest lavapipe: cooperative matrices, subgroups of 8, 4 and \
-        16",
+    ("mesa-whole", "the suite on the newest lavapipe: cooperative matrices, subgroups of 4 to 16",
         Call(adapters::mesa_whole)),
     ("dx12", "every kernel's and the device's tests on DX12, under Wine",
         Call(dx12::check)),
@@ -111,18 +107,15 @@ const NIGHTLY: &[Step] = &[
         Call(|sh| shaders::spirv(sh, usize::MAX))),
     ("fxc-whole", "Microsoft's FXC compiles every kernel, fast enough (its DLL is downloaded)",
         Call(|sh| hlsl::check(sh, &hlsl::FXC, usize::MAX))),
-    ("dxc", "Microsoft's DXC compiles a sample of the kernels for shader model 6 (its DLL is \
-        downloaded)",
+    ("dxc", "Microsoft's DXC compiles a sample of the kernels (its DLL is downloaded)",
         Call(|sh| hlsl::check(sh, &hlsl::DXC, 16))),
     ("objects", "examples/objects: tensors in an object store, in memory and in a folder",
         Call(programs::objects)),
-    ("model", "a real encoder: PyTorch's vectors, small budgets, a search (the model is \
-        downloaded)",
+    ("model", "a real encoder: PyTorch's vectors, small budgets, a search (it is downloaded)",
         Call(programs::model)),
     ("serve", "a server under load: batches, a flood beside a quiet tenant, lost devices",
         Call(serve::check)),
-    ("serve-long", "ten minutes of load on a server: a flood, long texts, clients that go; nothing \
-        grows",
+    ("serve-long", "ten minutes of load on a server: a flood, clients that go; nothing grows",
         Call(serve::long)),
     ("app", "a program with its own device: without a window, and in one, with a pointer",
         Call(app::check)),

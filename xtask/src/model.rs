@@ -44,9 +44,7 @@ pub(crate) fn fetch(sh: &Shell) -> Result<PathBuf> {
 pub(crate) fn test(sh: &Shell) -> Result<()> {
     ensure_gpu(sh)?;
     // One at a time: each opens its own device, which uses all cores on a software adapter.
-    let tests = command(
-        sh,
-        "cargo test {examples} --package embed -- --test-threads=1",
-    )?;
-    Ok(tests.env("EMBED_MODEL", fetch(sh)?).run()?)
+    let tests = "cargo test {examples} --package embed -- --test-threads=1";
+    let tests = command(sh, tests)?.env("EMBED_MODEL", fetch(sh)?);
+    Ok(tests.run()?)
 }

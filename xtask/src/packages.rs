@@ -21,12 +21,8 @@ pub(crate) fn install(sh: &Shell, packages: &str) -> Result<()> {
     let format = "--showformat=${Package} ${db:Status-Status}\n";
     let query = cmd!(sh, "dpkg-query --show {format}").args(&missing);
     let known = query.quiet().ignore_stderr().ignore_status().read()?;
-    let is_here = |name: &str| {
-        known
-            .lines()
-            .any(|line| line == format!("{name} installed"))
-    };
-    missing.retain(|name| !is_here(name));
+    let known: Vec<_> = known.lines().collect();
+    missing.retain(|name| !known.contains(&&*format!("{name} installed")));
     if missing.is_empty() {
         return Ok(());
     }

@@ -46,12 +46,9 @@ pub(crate) const PASSED: String = String::new();
 
 /// The arguments for a program, without the dashes in front of them.
 pub(crate) fn words(args: Arguments) -> Vec<String> {
-    let rest = args.finish().into_iter();
-    let mut rest = rest
-        .map(|arg| arg.to_string_lossy().into_owned())
-        .peekable();
+    let mut rest = args.finish().into_iter().peekable();
     rest.next_if(|arg| arg == "--");
-    rest.collect()
+    rest.map(|arg| arg.to_string_lossy().into_owned()).collect()
 }
 
 /// An error if arguments are left.
@@ -65,10 +62,8 @@ pub(crate) fn nothing_else(args: Arguments) -> Result<()> {
 pub(crate) fn has(sh: &Shell, command: &str) -> bool {
     let mut words = command.split(' ');
     let program = words.next().unwrap_or_default();
-    cmd!(sh, "{program} {words...}")
-        .ignore_stderr()
-        .read()
-        .is_ok()
+    let command = cmd!(sh, "{program} {words...}");
+    command.ignore_stderr().read().is_ok()
 }
 
 /// Runs a program that uses a registry, and again after a failure: connections break.

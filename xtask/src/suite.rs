@@ -106,10 +106,8 @@ pub(crate) fn is_result(line: &str) -> bool {
     // A test's own output may precede its result.
     let is_failed = line.starts_with("test ") && line.ends_with("... FAILED");
     let words = "test result: |Summary [|FAIL [|SIG|ABORT [|TIMEOUT [";
-    is_failed
-        || words
-            .split('|')
-            .any(|word| line.trim_start().starts_with(word))
+    let mut words = words.split('|');
+    is_failed || words.any(|word| line.trim_start().starts_with(word))
 }
 
 #[test]

@@ -25,11 +25,8 @@ fn provide(sh: &Shell) -> Result<PathBuf> {
     );
     packages::install(sh, "debootstrap debian-archive-keyring")?;
     as_root(sh, &["rm", "-rf", "--one-file-system"], &[&folder])?;
-    as_root(
-        sh,
-        &["debootstrap", "--variant=minbase", "trixie"],
-        &[&folder],
-    )?;
+    let debootstrap = ["debootstrap", "--variant=minbase", "trixie"];
+    as_root(sh, &debootstrap, &[&folder])?;
     // The same package source has the backports.
     let script = r#"list=$0/etc/apt/sources.list
         sed -n 's/ trixie / trixie-backports /p' "$list" >> "$list" && grep -q backports "$list" &&

@@ -29,7 +29,7 @@ const COLUMNS: [(&str, &str, f64, &str); 8] = [
     ("sentences a second", "per_second", 1.0, ""),
     ("times candle", "times", 1.0, ""),
     (
-        "first batch (kernels compiled, weights read)",
+        "first batch, compiled and read",
         "first_batch_seconds",
         1.0,
         " s",
@@ -53,11 +53,9 @@ pub(super) fn embed(sh: &Shell, with_docs: bool) -> Result<()> {
         let candle = cmd!(sh, "{peer} {folder}").stdin(&sentences);
         keep(&mut runs, "candle", candle)?;
         for (name, budget) in BUDGETS {
-            let run = cmd!(
-                sh,
-                "{program} index --json --most {SENTENCES} --model {folder}"
-            );
-            keep(&mut runs, name, run.arg("--index").arg(&index).args(budget))?;
+            let run = cmd!(sh, "{program} index --json --most {SENTENCES}").args(budget);
+            let run = run.arg("--model").arg(&folder).arg("--index").arg(&index);
+            keep(&mut runs, name, run)?;
         }
     }
     let table = table(&mut runs)?;

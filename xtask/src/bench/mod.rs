@@ -17,7 +17,7 @@ use std::fs;
 use pico_args::Arguments;
 
 use crate::driver::{ensure_gpu, offer_openblas};
-use crate::process::{Result, Shell, bail, cmd, ensure, root, target_dir};
+use crate::process::{Result, Shell, bail, cmd, root, target_dir};
 use programs::{TABLE, build_table};
 
 pub(crate) const ABOUT: &str = "\
@@ -68,11 +68,9 @@ pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
         Some("embed") => return encoder::embed(sh, options.into_docs),
         Some("language") => return language::language(sh, &words[1..], options.into_docs),
         Some(word) if benches.iter().any(|known| known == word) => {
-            let other = words.iter().find(|word| !benches.contains(word));
-            ensure!(
-                other.is_none(),
-                "no bench is {other:?}; there are: {benches:?}"
-            );
+            if let Some(other) = words.iter().find(|word| !benches.contains(word)) {
+                bail!("no bench is `{other}`; there are: {benches:?}");
+            }
             ensure_gpu(sh)?;
             let names = words.iter().flat_map(|name| ["--bench", name]);
             return Ok(cmd!(sh, "cargo bench {names...}").run()?);
@@ -93,10 +91,8 @@ pub(crate) fn bench(sh: &Shell, mut args: Arguments) -> Result<()> {
 
 /// The names of all benches.
 fn benches() -> Result<Vec<String>> {
-    let files = fs::read_dir(root().join("benches"))?
-        .flatten()
-        .map(|file| file.path());
-    let files = files.filter(|path| {
+    let files = fs::read_dir(root().join("benches"))?.flatten();
+    let files = files.map(|file| file.path()).filter(|path| {
         path.extension().is_some_and(|ending| ending == "rs") || path.join("main.rs").exists()
     });
     let names = files.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));

@@ -19,11 +19,8 @@ pub(super) fn build_table(sh: &Shell, folder: &Path, target: &Path) -> Result<St
     // Older commits need the first two, and all have the others alike.
     let features = "lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics";
     let build = cmd!(sh, "cargo bench --no-run --bench {TABLE}");
-    built(
-        build
-            .args(["--features", features])
-            .env("CARGO_TARGET_DIR", target),
-    )
+    let build = build.args(["--features", features]);
+    built(build.env("CARGO_TARGET_DIR", target))
 }
 
 /// Builds another library's program of `benches/peers`, a separate workspace.
@@ -54,11 +51,7 @@ pub(super) fn one(sh: &Shell, program: &str, case: &str, extra: &[&str]) -> Resu
     let measure = cmd!(sh, "{program} --json --exact {case} {extra...}");
     let mut row = None;
     let succeeded = each_line(measure, false, |line| row = row.take().or(Row::parse(line)))?;
-    let error = if succeeded {
-        "said nothing"
-    } else {
-        "ended in a crash"
-    };
+    let error = if succeeded { "silence" } else { "a crash" };
     Ok(row.unwrap_or_else(|| Row(json!({ "case": case, "error": error }))))
 }
 
@@ -68,10 +61,8 @@ pub(super) fn cases(sh: &Shell, program: &str, words: &[String]) -> Result<Vec<S
     // Without any cases the caller prints a better message.
     let list = cmd!(sh, "{program} --list {words...}").ignore_stderr();
     each_line(list, false, |line| names.push(line.to_owned()))?;
-    ensure!(
-        !names.is_empty(),
-        "no case has such a name; `cargo xtask bench --list` names them"
-    );
+    let none = "no case has such a name; `cargo xtask bench --list` names them";
+    ensure!(!names.is_empty(), "{none}");
     Ok(names)
 }
 

@@ -49,9 +49,8 @@ impl Row {
 
     /// The figure with its share of the limit, or the text in its place.
     pub(crate) fn figure(&self) -> String {
-        let share = self
-            .number("share")
-            .map(|share| format!(" ({} %)", digits(100.0 * share)));
+        let share = |share| format!(" ({} %)", digits(100.0 * share));
+        let share = self.number("share").map(share);
         match self.number("value") {
             Some(value) => {
                 let unit = self.text("unit");

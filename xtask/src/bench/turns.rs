@@ -3,16 +3,13 @@
 //! this verb downloads and builds them.
 
 use std::cmp::Ordering::Equal;
-use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::programs::{TABLE, build_peer, build_table, cases, into_docs, one, write};
+use super::programs::{build_peer, build_table, cases, into_docs, one, write};
 use super::row::{Row, escaped};
 use super::{Options, weight};
-use crate::process::{Context, Result, Shell, bail, cmd, ensure, root, target_dir};
-
-const BENCH: &str = "benches/table/main.rs";
+use crate::process::{Context, Result, Shell, cmd, emptied, ensure, root, target_dir};
 
 /// Pairs of runs of each case by two commits, and of one whose pairs differ by more than a tenth:
 /// some take one of two times, by chance.
@@ -83,21 +80,15 @@ pub(super) fn against(sh: &Shell, revision: &str, options: &Options) -> Result<(
     let commit = format!("{revision}^{{commit}}");
     let commit = cmd!(sh, "git rev-parse --short=12 --verify --quiet {commit}").read();
     let commit = commit.with_context(|| format!("there is no commit `{revision}`"))?;
-    let bench = cmd!(sh, "git cat-file -e {commit}:{BENCH}").quiet();
-    if bench.ignore_stderr().run().is_err() {
-        let first = cmd!(sh, "git log --format=%h --diff-filter=A -- {BENCH}").read()?;
-        bail!("{revision} ({commit}) has no bench `{TABLE}`, which came with {first}");
-    }
     let new = build_table(sh, &root(), &target_dir())?;
-    let folder = target_dir().join("bench/against").join(&commit);
-    // An interrupted run may have left one.
-    remove(sh, &folder);
-    cmd!(sh, "git worktree add --quiet --detach {folder} {commit}").run()?;
-    // Outputs have the same names in every folder, so these need their own target folder. Files
-    // that were just checked out are newer than older outputs, so cargo builds them again.
+    let folder = emptied(sh, "bench/against/tree")?;
+    let packed = target_dir().join("bench/against/tree.tar");
+    cmd!(sh, "git archive --output {packed} {commit}").run()?;
+    // Files that are newer than older outputs, so cargo builds them again. Outputs have the same
+    // names in every folder, so these need their own target folder.
+    cmd!(sh, "tar -xmf {packed} -C {folder}").run()?;
     let target = target_dir().join("bench/against/target");
-    let tree = Tree(sh, folder);
-    let old = build_table(sh, &tree.1, &target).context(commit.clone())?;
+    let old = build_table(sh, &folder, &target).context(commit.clone())?;
     let words = &options.words;
     let known = cases(sh, &new, words)?;
     let before = cases(sh, &old, words).unwrap_or_default();
@@ -124,22 +115,6 @@ pub(super) fn against(sh: &Shell, revision: &str, options: &Options) -> Result<(
     write(sh, "against.md", &text)?;
     ensure!(is_good, "not everything is right; see above");
     Ok(())
-}
-
-/// A work tree of git. Dropping it removes it.
-struct Tree<'a>(&'a Shell, PathBuf);
-
-impl Drop for Tree<'_> {
-    fn drop(&mut self) {
-        remove(self.0, &self.1);
-    }
-}
-
-/// Removes a work tree. There may be none.
-fn remove(sh: &Shell, folder: &Path) {
-    let remove = cmd!(sh, "git worktree remove --force {folder}").quiet();
-    let _ = remove.ignore_stderr().run();
-    let _ = cmd!(sh, "git worktree prune").quiet().run();
 }
 
 /// The least and the greatest speed of the new commit relative to the old one in single pairs.
@@ -180,11 +155,8 @@ pub(super) fn table(sh: &Shell, peers: &[String], options: &Options) -> Result<(
     let columns = programs.iter().map(|program| format!(" {} |", program.0));
     let title = format!("| case | the cores |{}\n", columns.collect::<String>());
     let title = title + "| --- | ---: |" + &" ---: |".repeat(programs.len()) + "\n";
-    let (default, turns) = if peers.is_empty() {
-        ("1.5", 1)
-    } else {
-        ("0.7", TURNS)
-    };
+    let is_alone = peers.is_empty();
+    let (default, turns) = if is_alone { ("1.5", 1) } else { ("0.7", TURNS) };
     let seconds = options.seconds.as_deref().unwrap_or(default);
     let (mut text, mut is_good) = (String::new(), true);
     let mut take = |best: Vec<Row>| {
@@ -198,15 +170,14 @@ pub(super) fn table(sh: &Shell, peers: &[String], options: &Options) -> Result<(
             turn(sh, &programs, case, seconds, true, &mut rows)?;
         }
         // Everybody's share is of the same limit, the best that was measured.
-        let limits = rows[0]
-            .iter()
-            .filter_map(|row| Some((seconds_at_limit(row)?, row)));
+        let limits = rows[0].iter();
+        let limits = limits.filter_map(|row| Some((seconds_at_limit(row)?, row)));
         let limit = limits.min_by(|a, b| a.0.total_cmp(&b.0));
         let mut best: Vec<_> = rows.iter().map(|rows| chosen(rows, 0).clone()).collect();
         best.iter_mut().for_each(|row| set_limit(row, limit));
         take(best);
     }
-    if peers.is_empty() {
+    if is_alone {
         for row in weight::rows(sh, options)? {
             take(vec![row]);
         }
@@ -214,14 +185,12 @@ pub(super) fn table(sh: &Shell, peers: &[String], options: &Options) -> Result<(
     if text.is_empty() {
         return cases.map(drop);
     }
-    let mark = if peers.is_empty() { "table" } else { "peers" };
+    let [mark, page] = match is_alone {
+        true => ["table", "all_cases.md"],
+        false => ["peers", "libraries.md"],
+    };
     write(sh, &format!("{mark}.md"), &text)?;
     if options.into_docs {
-        let page = if peers.is_empty() {
-            "all_cases.md"
-        } else {
-            "libraries.md"
-        };
         into_docs(sh, page, mark, &text)?;
     }
     ensure!(is_good, "not everything is right; see above");
@@ -260,7 +229,7 @@ mod tests {
     #[test]
     fn a_ratio_is_of_the_medians_and_its_spread_of_the_pairs() {
         let failed = Row(json!({ "case": "a", "error": "wrong" }));
-        let missing = Row(json!({ "case": "a" }));
+        let missing = vec![Row(json!({ "case": "a" }))];
         for (pairs, is_spread, line) in [
             (
                 [rows(&[1.0, 2.0, 2.0]), rows(&[3.0, 2.0, 2.0])],
@@ -277,11 +246,7 @@ mod tests {
                 false,
                 "| a | 1 s | ERROR: wrong | – |  |\n",
             ),
-            (
-                [rows(&[1.0]), vec![missing]],
-                false,
-                "| a | 1 s | – | – |  |\n",
-            ),
+            ([rows(&[1.0]), missing], false, "| a | 1 s | – | – |  |\n"),
         ] {
             assert_eq!(compared("a", &pairs), line);
             assert_eq!(differ(&pairs), is_spread, "{line}");
@@ -293,11 +258,10 @@ mod tests {
         let limit = Row(json!({ "limit": "loops", "limit_value": 8.0 }));
         let mut rows = rows(&[4.0, 2.0]);
         rows[0].0["case"] = json!("a*b");
-        rows.iter_mut()
-            .for_each(|row| set_limit(row, Some((1.0, &limit))));
-        assert_eq!(
-            line(&rows),
-            "| a\\*b | 8 (loops) | 4 s (25 %) | 2 s (50 %) |\n"
-        );
+        for row in &mut rows {
+            set_limit(row, Some((1.0, &limit)));
+        }
+        let wanted = "| a\\*b | 8 (loops) | 4 s (25 %) | 2 s (50 %) |\n";
+        assert_eq!(line(&rows), wanted);
     }
 }

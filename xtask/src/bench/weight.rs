@@ -54,11 +54,8 @@ pub(super) fn rows(sh: &Shell, options: &Options) -> Result<Vec<Row>> {
         let (seconds, bytes) = build_one(sh, name)?;
         let [build, size] = ["clean release build", "program, stripped"];
         rows.push(Row::counted(&format!("{build}, {name}"), seconds, "s"));
-        rows.push(Row::counted(
-            &format!("{size}, {name}"),
-            bytes as f64 / 1e6,
-            "MB",
-        ));
+        let megabytes = bytes as f64 / 1e6;
+        rows.push(Row::counted(&format!("{size}, {name}"), megabytes, "MB"));
     }
     let words = &options.words;
     let is_named = |row: &Row| words.iter().any(|word| row.text("case").contains(word));
@@ -76,12 +73,11 @@ fn build_one(sh: &Shell, name: &str) -> Result<(f64, u64)> {
         "lapidary" => (own(name, "."), read("examples/hello.rs")?),
         _ => {
             let page = read("crates/core/README.md")?;
-            let mut blocks = page
-                .split("```")
-                .filter_map(|block| block.strip_prefix("rust"));
-            let main = blocks
-                .next()
-                .and_then(|block| Some(block.split_once('\n')?.1));
+            let block = page
+                .split("```rust")
+                .nth(1)
+                .and_then(|rest| rest.split("```").next());
+            let main = block.and_then(|block| Some(block.split_once('\n')?.1));
             let main = main.context("the core's README has no program")?;
             (own("lapidary-core", "crates/core"), main.to_owned())
         }

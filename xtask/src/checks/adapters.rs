@@ -58,10 +58,8 @@ khronos_validation.log_filename = stdout
 /// small bindings.
 pub(crate) fn swiftshader(sh: &Shell) -> Result<String> {
     let _adapter = sh.push_env("LAPIDARY_TEST_DEVICES", "adapter");
-    on_swiftshader(
-        sh,
-        &[CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES].join(" "),
-    )
+    let tests = [CORE, NOT_AGAIN, NOT_IN_PROGRAMS, NOT_IN_SIZES].join(" ");
+    on_swiftshader(sh, &tests)
 }
 
 /// The whole suite on SwiftShader only.
@@ -91,16 +89,12 @@ pub(crate) fn validation(sh: &Shell) -> Result<String> {
     // There is no debug info in the shaders: it names WGSL as the source language, which older
     // layers do not know, and they would stop reading.
     let _debug = sh.push_env("WGPU_DEBUG", "0");
-    let info = command(
-        sh,
-        "VK_LOADER_DEBUG=layer cargo run --quiet {lapidary} info",
-    )?;
+    let info = command(sh, "cargo run --quiet {lapidary} info")?;
+    let info = info.env("VK_LOADER_DEBUG", "layer");
     let told = String::from_utf8(info.output()?.stderr)?;
     let is_loaded = |line: &str| line.contains("Insert instance layer") && line.contains(LAYER);
-    ensure!(
-        told.lines().any(is_loaded),
-        "{LAYER} is not loaded: is it installed?"
-    );
+    let is_loaded = told.lines().any(is_loaded);
+    ensure!(is_loaded, "{LAYER} is not loaded: is it installed?");
     command::run(sh, CORE)?;
     command::run(sh, FORCED)?;
     Ok("no messages".into())
@@ -110,17 +104,14 @@ pub(crate) fn validation(sh: &Shell) -> Result<String> {
 /// each size of a subgroup, whose lanes have 32 bits each. The tests of `xtask` are left out,
 /// because they start programs, which the folder lacks.
 pub(crate) fn mesa_whole(sh: &Shell) -> Result<String> {
-    let variable = format!(
-        "CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUNNER",
-        ARCH.to_uppercase()
-    );
+    let arch = ARCH.to_uppercase();
+    let variable = format!("CARGO_TARGET_{arch}_UNKNOWN_LINUX_GNU_RUNNER");
     let runner = trixie::runner(sh, "on-mesa.sh", "")?;
     for bits in ["256", "128", "512"] {
         let tests = command(sh, "tests --exclude xtask")?.env(&variable, &runner);
         // Drivers that these variables name are not in the folder.
-        let tests = tests
-            .env_remove("VK_DRIVER_FILES")
-            .env_remove("VK_ICD_FILENAMES");
+        let tests = tests.env_remove("VK_DRIVER_FILES");
+        let tests = tests.env_remove("VK_ICD_FILENAMES");
         tests.env("LP_NATIVE_VECTOR_WIDTH", bits).run()?;
     }
     Ok("the suite with subgroups of 8, 4 and 16".into())

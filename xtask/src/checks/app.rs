@@ -27,14 +27,10 @@ const SECONDS: &str = "64";
 
 pub(crate) fn check(sh: &Shell) -> Result<String> {
     command::run(sh, "gpu")?;
-    command::run(
-        sh,
-        "cargo build {examples} --package fluid --package lapidary-egui",
-    )?;
-    command::run(
-        sh,
-        "cargo test {examples} --package fluid --package lapidary-egui",
-    )?;
+    for verb in ["build", "test"] {
+        let packages = "--package fluid --package lapidary-egui";
+        command::run(sh, &format!("cargo {verb} {{examples}} {packages}"))?;
+    }
     // The budget shrinks and grows while frames are drawn, and earlier frames are shown. A picture
     // has 16 levels each of red, green and blue. The panels alone have 27 colours.
     let line = fluid(sh, "--frames 160 --budget 64MiB", "")?;
@@ -59,10 +55,11 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
 /// Runs a fluid that is small enough for a software adapter, with 1.1 MiB of history a frame.
 /// Returns its last line.
 fn fluid(sh: &Shell, options: &str, display: &str) -> Result<Line> {
-    let picture = if display.is_empty() {
-        "--png {target}/fluid.png"
-    } else {
+    let has_window = !display.is_empty();
+    let picture = if has_window {
         ""
+    } else {
+        "--png {target}/fluid.png"
     };
     let fluid = format!("{{target}}/debug/fluid --size 256x160 --keep 40 {options} {picture}");
     Line::last("fluid", command(sh, &fluid)?.env("DISPLAY", display))

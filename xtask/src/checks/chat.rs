@@ -19,10 +19,7 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
     };
     // More than the weights and pages take, and less.
     let (free, short) = (said("64MiB")?, said("600KiB")?);
-    ensure!(
-        free == short,
-        "it said {free:?}, and in a small budget {short:?}"
-    );
+    ensure!(free == short, "{free:?}, and in a small budget {short:?}");
     let server = Background::start(command(sh, "{target}/debug/chat --serve 127.0.0.1:0")?)?;
     let address = format!("http://{}", server.said("http://")?);
     let client = target_dir().join(CLIENT);

@@ -54,11 +54,8 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
         } else if let Some(result) = line.strip_prefix("test result: ") {
             // "FAILED. 3 passed; 1 failed; 1 ignored; …"
             fallen -= 1;
-            let count = result
-                .split(' ')
-                .nth(1)
-                .and_then(|count| count.parse().ok());
-            passed += count.unwrap_or(0);
+            let count = result.split(' ').nth(1).unwrap_or_default();
+            passed += count.parse().unwrap_or(0);
         } else if is_result(line) {
             failed.push(line.split(' ').nth(1).unwrap_or_default());
         }

@@ -14,10 +14,8 @@ pub(crate) fn all(sh: &Shell) -> Result<String> {
     // Our own cargo-fuzz, if the system has none.
     let own = target_dir().join("cargo-fuzz/bin");
     if !has(sh, "cargo fuzz --version") && !own.is_dir() {
-        command::run(
-            sh,
-            "cargo install --locked cargo-fuzz --root {target}/cargo-fuzz",
-        )?;
+        let install = "cargo install --locked cargo-fuzz --root";
+        command::run(sh, &format!("{install} {{target}}/cargo-fuzz"))?;
     }
     let _path = sh.push_env("PATH", format!("{}:{}", own.display(), sh.var("PATH")?));
     let seconds = sh.var("LAPIDARY_FUZZ_SECONDS").unwrap_or("600".into());
@@ -36,15 +34,10 @@ pub(crate) fn all(sh: &Shell) -> Result<String> {
             failed.push(target);
         }
     }
-    ensure!(
-        failed.is_empty(),
-        "{failed:?} failed; fuzz/artifacts has the inputs"
-    );
-    ensure!(!listed.is_empty(), "there are no targets");
-    Ok(format!(
-        "{} for {seconds} s each",
-        listed.replace('\n', ", ")
-    ))
+    let is_good = failed.is_empty() && !listed.is_empty();
+    ensure!(is_good, "{failed:?} failed; fuzz/artifacts has the inputs");
+    let listed = listed.replace('\n', ", ");
+    Ok(format!("{listed} for {seconds} s each"))
 }
 
 /// The allocator's unit tests. The allocator is the only crate that calls no driver, which Miri

@@ -12,7 +12,7 @@ use std::slice::from_ref;
 use super::shaders::{sampled, texts, translated};
 use crate::command::command;
 use crate::packages;
-use crate::process::{Context, Result, Shell, cmd, ensure, root, target_dir};
+use crate::process::{Context, Result, Shell, bail, cmd, root, target_dir};
 
 /// How often a text is compiled again that took too long. The least time counts: in a test on a
 /// shared machine, one text took between 3.7 and 6.9 s of CPU time.
@@ -142,23 +142,15 @@ impl Kind {
     /// Compiles texts, at most so many one after the other in a program. It ends after one that
     /// takes too long.
     fn run(&self, sh: &Shell, texts: &[PathBuf], at_once: usize) -> Result<Compilations> {
-        let names: Vec<_> = texts
-            .iter()
-            .map(|text| text.display().to_string())
-            .collect();
+        let names = texts.iter().map(|text| text.display().to_string());
+        let names = names.collect::<Vec<_>>().join("\0");
         let (folder, options) = (self.folder(), [self.name, self.limit_ms]);
         let xargs = format!("{WINE} xargs -0 -n {at_once} -P {PARALLEL} wine");
-        let xargs = command(sh, &xargs)?
-            .arg(folder.join("compile.exe"))
-            .args(options);
-        let xargs = xargs.env("WINEPREFIX", folder.join("wine"));
+        let xargs = command(sh, &xargs)?.arg(folder.join("compile.exe"));
+        let xargs = xargs.args(options).env("WINEPREFIX", folder.join("wine"));
         let mut done = Compilations::new();
-        for line in xargs
-            .stdin(names.join("\0"))
-            .ignore_status()
-            .read()?
-            .lines()
-        {
+        let found = xargs.stdin(names).ignore_status().read()?;
+        for line in found.lines() {
             improve(&mut done, read(line).into_iter().collect());
         }
         Ok(done)
@@ -214,12 +206,10 @@ fn judged(done: &Compilations, pace: f64, is_judged: bool) -> Result<String> {
     let found = format!(
         "{count} texts, {bad} refused, slowest {slowest} ms, median {median} ms, {long} long"
     );
-    let is_good = bad == 0 && (is_fast || !is_judged);
-    ensure!(
-        is_good,
-        "{found}; limits: {limits:?} ms, {MOST_LONG} % long"
-    );
-    Ok(found)
+    match bad == 0 && (is_fast || !is_judged) {
+        true => Ok(found),
+        false => bail!("{found}; limits: {limits:?} ms, {MOST_LONG} % long"),
+    }
 }
 
 #[cfg(test)]

@@ -89,12 +89,9 @@ impl Load {
         let key = format!("Authorization: Bearer the-key-of-{tenant}-0");
         let texts = serde_json::json!({ "texts": [vec!["water"; words].join(" ")] }).to_string();
         let options = format!("-z {seconds}s -c {connections} -q {rate} -t 30 -m POST");
-        let hey = command(
-            sh,
-            &format!("GOMAXPROCS=1 hey -T application/json {options}"),
-        )?;
+        let hey = format!("GOMAXPROCS=1 hey -T application/json {options}");
         let url = format!("http://{}/embed", server.address);
-        Background::start(hey.args(["-H", &key, "-d", &texts, &url]))
+        Background::start(command(sh, &hey)?.args(["-H", &key, "-d", &texts, &url]))
     }
 
     /// Runs it to its end. Only the answers to a flood may be refusals.

@@ -86,10 +86,8 @@ pub(crate) fn model(sh: &Shell) -> Result<String> {
     model::test(sh)?;
     let embed = |words: &str| -> Result<Cmd<'_>> {
         let run = "cargo run {examples} --quiet --package embed --";
-        let embed = command(
-            sh,
-            &format!("{run} {words} --index {{target}}/ci-embed.index"),
-        )?;
+        let line = format!("{run} {words} --index {{target}}/ci-embed.index");
+        let embed = command(sh, &line)?;
         Ok(embed.env("EMBED_MODEL", model::folder()))
     };
     let index = embed(&format!("index --most {SENTENCES} --budget {BUDGET}"))?;
@@ -114,17 +112,13 @@ pub(crate) fn formats(sh: &Shell) -> Result<String> {
     let tool = target_dir().join("memory_viz").join(TORCH);
     packages::fetch(sh, TORCH, SYSTEM, &["torch/cuda/_memory_viz.py"], &tool)?;
     let folder = emptied(sh, "formats")?;
-    let write = command(
-        sh,
-        "tests --test tools -- snapshots_are_written_for_other_tools",
-    )?;
+    let write = "tests --test tools -- snapshots_are_written_for_other_tools";
+    let write = command(sh, write)?;
     write.env("LAPIDARY_FORMATS_FOLDER", &folder).run()?;
     let read = "PYTHONDONTWRITEBYTECODE=1 python3 xtask/src/checks/memory_viz.py";
     let found = lines_of(command(sh, read)?.arg(tool).arg(folder))?;
-    Ok(format!(
-        "{} by {TORCH}",
-        found.last().map_or("", |line| line)
-    ))
+    let found = found.last().map_or("", |line| line);
+    Ok(format!("{found} by {TORCH}"))
 }
 
 /// The tests with recorded traces, with all thirteen, if they are in this folder beside the

@@ -54,11 +54,7 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
         }
     }
     let metrics = server.page(sh, "/metrics")?;
-    for name in [
-        "serve_batch_texts_count",
-        "lapidary_share_bytes",
-        "serve_pauses_total",
-    ] {
+    for name in "serve_batch_texts_count lapidary_share_bytes serve_pauses_total".split(' ') {
         ensure!(metrics.contains(name), "the metrics have no {name}");
     }
     server.stop(sh, "losses is 0")?;

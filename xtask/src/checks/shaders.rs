@@ -47,9 +47,8 @@ pub(crate) fn translated(sh: &Shell) -> Result<PathBuf> {
     }
     let folder = emptied(sh, "shaders")?;
     // Tests with this word in their names translate every shader.
-    command(sh, "tests -- shader")?
-        .env(VARIABLE, &folder)
-        .run()?;
+    let tests = command(sh, "tests -- shader")?;
+    tests.env(VARIABLE, &folder).run()?;
     Ok(WRITTEN.get_or_init(|| folder).clone())
 }
 
@@ -59,11 +58,7 @@ pub(crate) fn texts(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut texts: Vec<_> = files.flatten().map(|file| file.path()).collect();
     texts.retain(|path| path.to_string_lossy().ends_with(ending));
     texts.sort();
-    ensure!(
-        !texts.is_empty(),
-        "no test wrote a *{ending} to {}",
-        folder.display()
-    );
+    ensure!(!texts.is_empty(), "{folder:?} has no *{ending}");
     Ok(texts)
 }
 
@@ -104,15 +99,11 @@ pub(crate) fn kernel_of(path: &Path) -> String {
 /// The oldest Vulkan version whose drivers accept a module of this version. Older ones are
 /// stricter.
 fn environment(module: &[u8]) -> Option<&'static str> {
-    match module {
-        [0x03, 0x02, 0x23, 0x07, 0, minor, 1, 0, ..] => Some(match minor {
-            0..=3 => "vulkan1.1",
-            4 => "vulkan1.1spv1.4",
-            5 => "vulkan1.2",
-            _ => "vulkan1.3",
-        }),
-        _ => None,
-    }
+    let [0x03, 0x02, 0x23, 0x07, 0, minor, 1, 0, ..] = *module else {
+        return None;
+    };
+    let versions = ["vulkan1.1", "vulkan1.1spv1.4", "vulkan1.2", "vulkan1.3"];
+    Some(versions[usize::from(minor.clamp(3, 6)) - 3])
 }
 
 #[test]
