@@ -106,6 +106,7 @@ pub(crate) struct Chosen {
 
 /// Chooses a token for each row of logits, `[rows, vocabulary]` of f32.
 pub(crate) fn choose(gpu: &Gpu, logits: &Tensor, rows: &[Row<'_>]) -> Result<Chosen> {
+    let _sampling = gpu.scope("sampling");
     let penalized = penalized(gpu, logits, rows)?;
     let tokens = match rows.iter().all(|row| row.sampling.is_greedy()) {
         true => penalized.argmax(-1)?,

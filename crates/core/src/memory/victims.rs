@@ -137,71 +137,77 @@ pub fn choose<T>(
     needed_bytes: u64,
     coming_bytes: u64,
 ) -> usize {
-    let by_worth = |(index, candidate): (usize, &T)| {
-        let weight = weigh(candidate);
-        (weight.worth(), weight, index)
-    };
-    let mut weights: Vec<_> = candidates.iter().enumerate().map(by_worth).collect();
-    weights.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
-    let largest_bytes = weights.iter().map(|(_, weight, _)| weight.size_bytes).max();
+    let weights: Vec<Weight> = candidates.iter().map(weigh).collect();
+    let largest_bytes = weights.iter().map(|weight| weight.size_bytes).max();
+    let worths = weights.iter().map(Weight::worth).zip(0..);
+    // Keys are sorted alone, since a weight is large. Equals stay in their order.
+    let mut order: Vec<(f64, usize)> = worths.collect();
+    order.sort_unstable_by(|(one, index), (other, other_index)| {
+        other.total_cmp(one).then(index.cmp(other_index))
+    });
     let (mut chosen, mut missing_bytes) = (0, needed_bytes);
-    while missing_bytes > 0 && chosen < weights.len() {
+    while missing_bytes > 0 && chosen < order.len() {
         if largest_bytes.is_some_and(|largest_bytes| missing_bytes <= largest_bytes) {
-            if let Some(last) = last_of(&weights[chosen..], missing_bytes) {
-                weights[chosen..=chosen + last].rotate_right(1);
+            if let Some(last) = last_of(&weights, &order[chosen..], missing_bytes) {
+                order[chosen..=chosen + last].rotate_right(1);
             }
-            if let Some(smaller) = smaller_ones(&weights[chosen..], missing_bytes, coming_bytes) {
+            let left = &order[chosen..];
+            if let Some(smaller) = smaller_ones(&weights, left, missing_bytes, coming_bytes) {
                 for (to, &from) in smaller.iter().enumerate() {
-                    weights[chosen + to..=chosen + from].rotate_right(1);
+                    order[chosen + to..=chosen + from].rotate_right(1);
                 }
                 chosen += smaller.len();
                 break;
             }
         }
-        missing_bytes = missing_bytes.saturating_sub(weights[chosen].1.size_bytes);
+        missing_bytes = missing_bytes.saturating_sub(weights[order[chosen].1].size_bytes);
         chosen += 1;
     }
-    let order = weights.iter().map(|(_, _, index)| *index).collect();
-    reorder(candidates, order);
+    reorder(
+        candidates,
+        order.into_iter().map(|(_, index)| index).collect(),
+    );
     chosen
 }
 
-/// Index of the candidate that ends the list, among candidates sorted by worth; `None` if there is
-/// none.
-fn last_of(weights: &[(f64, Weight, usize)], missing_bytes: u64) -> Option<usize> {
-    let most = weights.first()?.0;
-    let near = weights.iter();
-    let near = near.take_while(|(worth, ..)| *worth >= most * NEAR);
+/// Position of the candidate that ends the list, among candidates in the order of their worth;
+/// `None` if there is none.
+fn last_of(weights: &[Weight], order: &[(f64, usize)], missing_bytes: u64) -> Option<usize> {
+    let most = order.first()?.0;
+    let near = order.iter().take_while(|(worth, _)| *worth >= most * NEAR);
+    let near = near.map(|&(worth, index)| (worth, &weights[index]));
     let covering = near.enumerate();
-    let covering = covering.filter(|(_, (_, weight, _))| weight.size_bytes >= missing_bytes);
-    let last = covering.min_by(|(_, (a_worth, a, _)), (_, (b_worth, b, _))| {
+    let covering = covering.filter(|(_, (_, weight))| weight.size_bytes >= missing_bytes);
+    let last = covering.min_by(|(_, (a_worth, a)), (_, (b_worth, b))| {
         let by_size = a.size_bytes.cmp(&b.size_bytes);
         let by_state = b.is_clean.cmp(&a.is_clean);
         by_size.then(by_state).then(b_worth.total_cmp(a_worth))
     });
-    last.map(|(index, _)| index)
+    last.map(|(position, _)| position)
 }
 
-/// Indices of smaller candidates that replace the first, among candidates sorted by worth. They
-/// cover the same bytes, far cheaper, and are nearly as far away. `None` if there are none, or if
-/// the first must leave anyway.
+/// Positions of smaller candidates that replace the first, among candidates in the order of their
+/// worth. They cover the same bytes, far cheaper, and are nearly as far away. `None` if there are
+/// none, or if the first must leave anyway.
 fn smaller_ones(
-    weights: &[(f64, Weight, usize)],
+    weights: &[Weight],
+    order: &[(f64, usize)],
     missing_bytes: u64,
     coming_bytes: u64,
 ) -> Option<Vec<usize>> {
-    let (_, first, _) = weights.first()?;
+    let first = &weights[order.first()?.1];
     if first.size_bytes <= missing_bytes.max(coming_bytes) {
         return None;
     }
     let most = first.price() * CHEAPER;
     let (mut smaller, mut bytes, mut price) = (Vec::new(), 0_u64, 0.0);
     let near = f64::from(first.distance) * NEAR;
-    for (index, (_, weight, _)) in weights.iter().enumerate().skip(1) {
+    for (position, &(_, index)) in order.iter().enumerate().skip(1) {
+        let weight = &weights[index];
         if weight.size_bytes >= first.size_bytes || f64::from(weight.distance) < near {
             continue;
         }
-        smaller.push(index);
+        smaller.push(position);
         bytes = bytes.saturating_add(weight.size_bytes);
         price += weight.price();
         if price > most {
