@@ -104,7 +104,7 @@
 //!   Events for reclaim steps that made room (info), refusals (warn) and a lost device (error). The
 //!   target is `lapidary`. The app's subscriber must not call this crate.
 //! * `metrics`: `GpuMemory::record_metrics` passes the numbers to the app's recorder.
-//! * `safetensors`: loads a model's weights from files of safetensors or GGUF, at once or when they
+//! * `model-files`: loads a model's weights from files of safetensors or GGUF, at once or when they
 //!   are used, and saves them: see [`files`] and [`guides::model_files`].
 //! * `ndarray`: converts tensors from and to arrays of that crate: `Gpu::tensor_from`,
 //!   `Tensor::to_array`.

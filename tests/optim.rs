@@ -5,7 +5,7 @@ mod accumulates;
 mod launches;
 mod parameters;
 mod refuses;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 mod resumes;
 mod scaler;
 mod types;

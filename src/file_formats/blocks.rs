@@ -1,9 +1,9 @@
 //! Formats of blocks: some bits for each element, with scales for a block. They are ggml's
 //! (`ggml-quants.c` of llama.cpp).
 
-#[cfg(any(test, feature = "sim", feature = "safetensors"))]
+#[cfg(any(test, feature = "sim", feature = "model-files"))]
 mod decode;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 mod encode;
 
 /// A format of blocks that kernels read: see [`Weight`](crate::operations::Weight).
@@ -76,13 +76,13 @@ impl BlockFormat {
     }
 
     /// Writes the elements of a block of these bytes.
-    #[cfg(any(test, feature = "sim", feature = "safetensors"))]
+    #[cfg(any(test, feature = "sim", feature = "model-files"))]
     pub(crate) fn decode(self, block: &[u8], into: &mut [f32]) {
         decode::decode(self, block, into);
     }
 
     /// Appends the block of these elements. `None` for a format that lapidary only reads.
-    #[cfg(feature = "safetensors")]
+    #[cfg(feature = "model-files")]
     pub(crate) fn encode(self, elements: &[f32], into: &mut Vec<u8>) -> Option<()> {
         encode::encode(self, elements, into)
     }

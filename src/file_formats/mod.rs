@@ -5,16 +5,16 @@
 //! weights of few bits are stored; kernels read those, too.
 
 mod blocks;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 mod model_file;
 mod replace;
 mod state_file;
 mod unfinished;
 
 pub use blocks::BlockFormat;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 pub use model_file::MetaValue;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 pub(crate) use model_file::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ModelWriter, SavedArray, ShownShape,
     Stored, can_load, device_type,

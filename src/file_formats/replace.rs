@@ -25,7 +25,7 @@ pub(super) enum Readers {
     /// Only the file's owner: other users must not read a program's state.
     Owner,
     /// The usual permissions of the user's programs, because a model file is made to be shared.
-    #[cfg(feature = "safetensors")]
+    #[cfg(feature = "model-files")]
     Usual,
 }
 

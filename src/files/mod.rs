@@ -1,10 +1,10 @@
 //! Files that outlive the process: states of programs, and weights of models: see [`Files`].
 //!
 //! A state file lets a job go on later: it is atomic, and every byte is checked. A model file, with
-//! the feature `safetensors`, has weights of other programs, in the formats safetensors and GGUF:
+//! the feature `model-files`, has weights of other programs, in the formats safetensors and GGUF:
 //! see [`model_files`](crate::guides::model_files).
 
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 mod model;
 mod state;
 mod stream;
@@ -13,9 +13,9 @@ use crate::file_formats::FileOptions;
 use crate::gpu::Gpu;
 use crate::tensor::Tensor;
 
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 pub use crate::file_formats::MetaValue;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 pub use model::{LoadProgress, Model, ModelFile, ModelTensor, WeightForm};
 pub use state::State;
 
@@ -54,7 +54,7 @@ pub fn by_name(tensors: &[(String, Tensor)]) -> Vec<(&str, &Tensor)> {
 
 impl Gpu {
     /// Saves tensors to files, and loads them: state files, and model files with the feature
-    /// `safetensors`.
+    /// `model-files`.
     pub fn files(&self) -> Files<'_> {
         Files { gpu: self }
     }

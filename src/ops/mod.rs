@@ -98,7 +98,7 @@ pub(crate) use operation::method_link;
 pub use pad::PadMode;
 pub use pool::Pool;
 pub use quantized::Quantized;
-#[cfg(feature = "safetensors")]
+#[cfg(feature = "model-files")]
 pub(crate) use quantized::quantizing;
 pub use scalar::{Scalar, TensorOrNumber};
 pub use scatter::ScatterReduce;

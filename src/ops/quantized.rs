@@ -360,7 +360,7 @@ fn joined(pieces: &[Tensor]) -> Result<Tensor> {
 
 /// The rule, for quantization on the host.
 pub(crate) mod quantizing {
-    #[cfg(feature = "safetensors")]
+    #[cfg(feature = "model-files")]
     use super::MOST;
     use super::{Error, GROUPS_LOG2, Result};
 
@@ -377,7 +377,7 @@ pub(crate) mod quantizing {
     }
 
     /// The scale of a group, as [`Tensor::quantize`](crate::Tensor::quantize) documents it.
-    #[cfg(feature = "safetensors")]
+    #[cfg(feature = "model-files")]
     pub(crate) fn scale_of(group: &[f32]) -> f32 {
         if group.iter().any(|v| v.is_nan()) {
             return f32::NAN;
@@ -389,7 +389,7 @@ pub(crate) mod quantizing {
     }
 
     /// An element in units of the scale.
-    #[cfg(feature = "safetensors")]
+    #[cfg(feature = "model-files")]
     pub(crate) fn value_of(v: f32, scale: f32) -> i8 {
         let divisor = if scale == 0.0 { 1.0 } else { scale };
         (v / divisor).round_ties_even() as i8

@@ -19,7 +19,7 @@ use lapidary_core::{DType, Error, Result};
 /// | eight bits, with a scale a row or a group | `Weight::from` a [`Quantized`] | 1 to 1.13 |
 /// | blocks of 4 to 8 bits, as GGUF has them | [`Weight::from_blocks`] | 0.56 to 1.06 |
 ///
-/// With the feature `safetensors`, `files().load_weight_backed` makes it of what a file has.
+/// With the feature `model-files`, `files().load_weight_backed` makes it of what a file has.
 ///
 /// Kernels widen the elements as they load them. For up to eight rows of input, blocks are read as
 /// they are, and nothing is stored in a wider type. For more rows the matrix is widened to f32, up

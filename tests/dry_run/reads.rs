@@ -49,7 +49,7 @@ fn so_is_a_save() {
         let line = line!();
         let saved = gpu.dry_run(|gpu| gpu.files().save_state(&path, &tensors));
         check_line("save_state", line, saved.map(drop));
-        #[cfg(feature = "safetensors")]
+        #[cfg(feature = "model-files")]
         {
             let line = line!();
             let saved = gpu.dry_run(|gpu| gpu.files().save_model(&path, &tensors, &[]));

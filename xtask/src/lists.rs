@@ -136,10 +136,10 @@ const NIGHTLY: &[Step] = &[
 const TARGETS: &[&str] = &[
     "target wasm32-unknown-unknown",
     "cargo check --target wasm32-unknown-unknown --package lapidary --lib --features \
-        lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray",
+        lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/model-files,lapidary/ndarray",
     "target x86_64-pc-windows-msvc",
     "cargo clippy --target x86_64-pc-windows-msvc --package lapidary --lib --features \
-        lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/safetensors,lapidary/ndarray \
+        lapidary/sim,lapidary/snapshot,lapidary/tracing,lapidary/metrics,lapidary/model-files,lapidary/ndarray \
         --package lapidary-tools --bin lapidary --features lapidary/redis -- -D warnings",
     "target aarch64-apple-darwin",
     "cargo clippy --target aarch64-apple-darwin --package lapidary-core -- -D warnings",
@@ -154,7 +154,7 @@ const FEATURES: &[&str] = &[
     "cargo clippy --lib --package lapidary-tools --no-default-features --features serve -- -D warnings",
     "cargo clippy --lib --package lapidary-tools --no-default-features --features replay -- -D warnings",
     "cargo clippy --lib --package lapidary -- -D warnings",
-    "cargo clippy --lib --package lapidary --features safetensors -- -D warnings",
+    "cargo clippy --lib --package lapidary --features model-files -- -D warnings",
     "cargo test --lib --package lapidary-core --features lz4 spill",
 ];
 
