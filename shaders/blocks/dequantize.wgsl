@@ -1,8 +1,9 @@
-// Writes the elements of blocks one after the other. One invocation writes a group of 32. Rows
-// consist of whole blocks, so the elements follow one another as the blocks do.
+// Writes the elements of blocks one after the other. One invocation writes one or two groups of 32,
+// as many as the format reads at once. Rows consist of whole blocks, so the elements follow one
+// another as the blocks do.
 
 struct Params {
-  // Groups of y, and the first byte of w.
+  // Invocations, and the first byte of w.
   count: u32,
   start: u32,
 }
@@ -11,11 +12,11 @@ struct Params {
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
   let number = id.x + id.y * groups.x * 64u;
   if (number >= p.count) { return; }
-  let g = number % ${groups}u;
-  let at = p.start + number / ${groups}u * ${bytes}u;
+  let g = number % ${spans}u;
+  let at = p.start + number / ${spans}u * ${bytes}u;
   $group
-  //% for j in 0..8
-  y_put4(32u * number + ${4 * j}u, worth(q_${j}, by_${j / 4}));
+  //% for j in 0..span / 4
+  y_put4(${span}u * number + ${4 * j}u, worth(q_${j}${units}, by_${j / 4}));
   //% end
 }
 

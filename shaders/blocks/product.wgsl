@@ -1,6 +1,6 @@
-// ${rows} rows of x times four rows of blocks. The ${lanes} invocations of a workgroup share out
-// the groups of 32 elements, and add their sums at the end. Rows past the last one repeat it, and
-// are not stored.
+// ${rows} rows of x times ${columns} rows of blocks. The ${lanes} invocations of a workgroup share
+// out the elements, ${span} at a time, and add their sums at the end. Rows past the last one repeat
+// it, and are not stored.
 
 struct Params {
   // Rows of x and of w, and elements of both.
@@ -11,6 +11,8 @@ struct Params {
   x_start: u32,
   w_start: u32,
   row_bytes: u32,
+  // The first element of the residual.
+  residual_start: u32,
 }
 
 //% if !subgroups
@@ -23,44 +25,49 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) local: u32,
 ) {
-  let tiles = (p.n + 3u) / 4u;
+  let tiles = (p.n + ${columns - 1}u) / ${columns}u;
   let tile = group.x + group.y * groups.x;
   let row = tile / tiles * ${rows}u;
-  let column = tile % tiles * 4u;
+  let column = tile % tiles * ${columns}u;
   if (row >= p.m) { return; }
   //% for r in 0..rows
   let x_${r} = p.x_start + min(row + ${r}u, p.m - 1u) * p.k;
-  var acc_${r} = vec4<f32>();
+  //%   for v in 0..columns / 4
+  var acc_${r}_${v} = vec4<f32>();
+  //%   end
   //% end
-  //% for c in 0..4
+  //% for c in 0..columns
   let w_${c} = p.w_start + min(column + ${c}u, p.n - 1u) * p.row_bytes;
   //% end
-  for (var group_of_k = local; group_of_k < p.k / 32u; group_of_k += ${lanes}u) {
-    let g = group_of_k % ${groups}u;
-    let block = group_of_k / ${groups}u * ${bytes}u;
-    //% for h in 0..2
+  for (var part = local; part < p.k / ${span}u; part += ${lanes}u) {
+    let g = part % ${spans}u;
+    let block = part / ${spans}u * ${bytes}u;
+    //% for h in 0..span / 16
     //%   for r in 0..rows
     //%     for j in 0..4
-    let x_${r}_${h}_${j} = x_get4(x_${r} + group_of_k * 32u + ${16 * h + 4 * j}u);
+    let x_${r}_${h}_${j} = x_get4(x_${r} + part * ${span}u + ${16 * h + 4 * j}u);
     //%     end
     //%     if has_offset
     let total_${r}_${h} = total(x_${r}_${h}_0 + x_${r}_${h}_1 + x_${r}_${h}_2 + x_${r}_${h}_3);
     //%     end
+    //%     for j in 0..4
+    let of_${r}_${h}_${j} = x_${r}_${h}_${j}${units};
+    //%     end
     //%   end
     //% end
-    //% for c in 0..4
+    //% for c in 0..columns
     {
       let at = w_${c} + block;
       $group
-      //% for h in 0..2
+      //% for h in 0..span / 16
       //%   for r in 0..rows
       let sum_${r}_${h} = total(
-        q_${4 * h} * x_${r}_${h}_0 + q_${4 * h + 1} * x_${r}_${h}_1
-        + q_${4 * h + 2} * x_${r}_${h}_2 + q_${4 * h + 3} * x_${r}_${h}_3);
+        q_${4 * h} * of_${r}_${h}_0 + q_${4 * h + 1} * of_${r}_${h}_1
+        + q_${4 * h + 2} * of_${r}_${h}_2 + q_${4 * h + 3} * of_${r}_${h}_3);
       //%     if has_offset
-      acc_${r}[${c}] += by_${h}.x * sum_${r}_${h} + by_${h}.y * total_${r}_${h};
+      acc_${r}_${c / 4}[${c % 4}] += by_${h}.x * sum_${r}_${h} + by_${h}.y * total_${r}_${h};
       //%     else
-      acc_${r}[${c}] += by_${h}.x * sum_${r}_${h};
+      acc_${r}_${c / 4}[${c % 4}] += by_${h}.x * sum_${r}_${h};
       //%     end
       //%   end
       //% end
@@ -68,11 +75,15 @@ fn main(
     //% end
   }
   //% for r in 0..rows
-  let all_${r} = added(acc_${r}, local);
+  //%   for v in 0..columns / 4
+  let all_${r}_${v} = added(acc_${r}_${v}, local);
+  //%   end
   //% end
   if (local == 0u) {
     //% for r in 0..rows
-    store(row + ${r}u, column, all_${r});
+    //%   for v in 0..columns / 4
+    store(row + ${r}u, column + ${4 * v}u, all_${r}_${v});
+    //%   end
     //% end
   }
 }
@@ -96,9 +107,11 @@ fn added(v: vec4<f32>, local: u32) -> vec4<f32> {
 //% end
 
 fn store(row: u32, column: u32, v: vec4<f32>) {
-  if (row >= p.m) { return; }
+  if (row >= p.m || column >= p.n) { return; }
   let at = row * p.n + column;
-  //% if vec4s
+  //% if residual
+  y_put4(at, v + residual_get4(p.residual_start + at));
+  //% else if vec4s
   y_put4(at, v);
   //% else
   y_put(at, v.x);

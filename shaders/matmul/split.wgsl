@@ -42,8 +42,8 @@ fn main(
   //%   end
   //% end
   //% for r in 0..rows
-  //%   for i in 0..accumulators
-  var acc_${r}_${i} = vec4<f32>();
+  //%   for q in 0..columns / 4
+  var acc_${r}_${q} = vec4<f32>();
   //%   end
   //% end
   for (var k = lane * ${depth}u; k < whole; k += ${depth * lanes}u) {
@@ -67,7 +67,7 @@ fn main(
     let y_${j}_1 = $b.vec4(b_${j} + $b.along((k + 4u)));
     //%     end
     //%     for r in 0..rows
-    acc_${r}_${j} += $b.scaled((x_${r}_0 * y_${j}_0 + x_${r}_1 * y_${j}_1), of_${j}, k);
+    acc_${r}_${j / 4}[${j % 4}] += $b.scaled(total(x_${r}_0 * y_${j}_0 + x_${r}_1 * y_${j}_1), of_${j}, k);
     //%     end
     //%   end
     //% else
@@ -97,7 +97,7 @@ fn main(
     //%   for j in 0..columns
     let y_${j} = $b.scaled(b_get(b_${j} + $b.along(k)), of_${j}, k);
     //%     for r in 0..rows
-    acc_${r}_${j}.x += x_${r} * y_${j};
+    acc_${r}_${j / 4}[${j % 4}] += x_${r} * y_${j};
     //%     end
     //%   end
     //% else
@@ -111,11 +111,7 @@ fn main(
   }
   //% for r in 0..rows
   //%   for q in 0..columns / 4
-  //%     if b_along_k
-  let sum_${r}_${q} = subgroupAdd(vec4($join(j in q * 4..q * 4 + 4, (acc_${r}_${j}.x + acc_${r}_${j}.y) + (acc_${r}_${j}.z + acc_${r}_${j}.w))));
-  //%     else
   let sum_${r}_${q} = subgroupAdd(acc_${r}_${q});
-  //%     end
   //%   end
   //% end
   let c_start = start_c(matrix);
@@ -127,6 +123,8 @@ fn main(
     //% end
   }
 }
+
+fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
 fn store(at: u32, row: u32, column: u32, product: vec4<f32>) {
   if (row < p.size.x && column < p.size.y) { ${store} }

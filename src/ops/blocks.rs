@@ -27,8 +27,14 @@ const FORMATS: &str = include_str!("../../shaders/blocks/formats.wgsl");
 const DEQUANTIZE: &str = include_str!("../../shaders/blocks/dequantize.wgsl");
 const PRODUCT: &str = include_str!("../../shaders/blocks/product.wgsl");
 
-/// Elements that the kernels take at once.
+/// Elements of a group. The kernels take one or two groups at once.
 const GROUP: usize = 32;
+
+/// Rows of blocks that a workgroup takes. A software adapter loads a row of inputs for more of
+/// them, and several rows for some more.
+const COLUMNS: u8 = 4;
+const COLUMNS_OF_ONE_ON_CPU: u8 = 16;
+const COLUMNS_ON_CPU: u8 = 8;
 
 /// Most rows of a tile.
 const TILE_ROWS: usize = 4;
@@ -48,13 +54,23 @@ static DEQUANTIZE_BLOCKS: BuiltInKernel = BuiltInKernel {
     reference: reference!(reference::dequantize),
 };
 
-/// `y` = `x` times the transposed `w`.
-static BLOCK_PRODUCT: BuiltInKernel = BuiltInKernel {
-    name: "block_product",
-    operands: &[Operand::read("x"), Operand::read("w"), Operand::write("y")],
-    text: product_text,
-    reference: reference!(reference::product),
-};
+/// `y` = `x` times the transposed `w`; the second one adds `residual`.
+static BLOCK_PRODUCT: [BuiltInKernel; 2] = [
+    product_kernel(&[X, W, Operand::write("y")]),
+    product_kernel(&[X, W, Operand::read("residual"), Operand::write("y")]),
+];
+
+const X: Operand = Operand::read("x");
+const W: Operand = Operand::read("w");
+
+const fn product_kernel(operands: &'static [Operand]) -> BuiltInKernel {
+    BuiltInKernel {
+        name: "block_product",
+        operands,
+        text: product_text,
+        reference: reference!(reference::product),
+    }
+}
 
 /// `struct Params` of `shaders/blocks/dequantize.wgsl`.
 #[repr(C)]
@@ -74,6 +90,7 @@ struct Product {
     x_start: u32,
     w_start: u32,
     row_bytes: u32,
+    residual_start: u32,
 }
 
 /// A variant of the product, packed into a variant's code. That of the other kernel is the format.
@@ -81,25 +98,30 @@ struct Product {
 struct Form {
     format: BlockFormat,
     rows: u8,
+    columns: u8,
     lanes: u8,
     /// The lanes are those of a subgroup.
     has_subgroups: bool,
+    has_residual: bool,
 }
 
 impl Form {
     fn pack(self) -> u64 {
         let format = self.format as u8;
-        let subgroups = self.has_subgroups.into();
-        u64::from_le_bytes([format, self.rows, self.lanes, subgroups, 0, 0, 0, 0])
+        let [subgroups, residual] = [self.has_subgroups, self.has_residual].map(u8::from);
+        let [rows, columns, lanes] = [self.rows, self.columns, self.lanes];
+        u64::from_le_bytes([format, rows, columns, lanes, subgroups, residual, 0, 0])
     }
 
     fn unpack(code: u64) -> Form {
-        let [format, rows, lanes, subgroups, ..] = code.to_le_bytes();
+        let [format, rows, columns, lanes, subgroups, residual, ..] = code.to_le_bytes();
         Form {
             format: BlockFormat::ALL[usize::from(format)],
             rows,
+            columns,
             lanes,
             has_subgroups: subgroups != 0,
+            has_residual: residual != 0,
         }
     }
 }
@@ -114,7 +136,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// `bytes` is contiguous, and begins at a word of its storage.
+    /// `bytes` is contiguous, and begins at a pair of words of its storage.
     pub(super) fn new(format: BlockFormat, bytes: Tensor) -> Blocks {
         let k = bytes.shape()[1] / format.block_bytes() * format.block_len();
         Blocks { format, bytes, k }
@@ -152,7 +174,7 @@ impl Blocks {
     #[track_caller]
     fn dequantize_rows(&self, first: usize, count: usize) -> Result<Tensor> {
         let result = Tensor::output(&self.bytes.engine, &[count, self.k], DType::F32)?;
-        let count = result.len() / GROUP;
+        let count = result.len() / span(self.format);
         if count == 0 {
             return Ok(result);
         }
@@ -186,25 +208,37 @@ impl Blocks {
         let m = shape.iter().product();
         shape.push(n);
         end.check(x, x.dtype, &shape, true)?;
-        let product = self.product(&x.reshape(&[m, k])?)?.reshape(&shape)?;
-        end.apply_in(product)?
-            .cast(end.cast_to().unwrap_or(x.dtype))
+        let residual = (end.only_residual()).filter(|_| is_few(m) && n.is_multiple_of(4) && k > 0);
+        let residual = residual.filter(|with| with.shape() == &shape[..]);
+        let residual = residual.map(|with| with.reshape(&[m, n])?.at_a_vec4());
+        let residual = residual.transpose()?;
+        let product = self.product(&x.reshape(&[m, k])?, residual.as_ref())?;
+        let product = product.reshape(&shape)?;
+        let result = match residual {
+            Some(_) => product,
+            None => end.apply_in(product)?,
+        };
+        result.cast(end.cast_to().unwrap_or(x.dtype))
     }
 
-    /// `[m, k]` of floats times the transposed matrix: `[m, n]` of f32.
+    /// `[m, k]` of floats times the transposed matrix: `[m, n]` of f32. `residual` is added, if it
+    /// is given; then there are few rows, and n is a multiple of four.
     #[track_caller]
-    fn product(&self, x: &Tensor) -> Result<Tensor> {
+    fn product(&self, x: &Tensor, residual: Option<&Tensor>) -> Result<Tensor> {
         let (m, [n, k]) = (x.shape()[0], self.shape());
         if m == 0 || n == 0 || k == 0 {
             return Tensor::zeroed(&x.engine, &[m, n], DType::F32);
         }
-        if m > MOST_ROWS {
+        if !is_few(m) {
             return self.product_of_many(x);
         }
         let x = x.at_a_vec4()?;
         let result = Tensor::output(&x.engine, &[m, n], DType::F32)?;
         let caps = x.engine.caps();
-        let form = self.form(caps, m);
+        let form = Form {
+            has_residual: residual.is_some(),
+            ..self.form(caps, m)
+        };
         let params = Product {
             m: m as u32,
             n: n as u32,
@@ -212,11 +246,15 @@ impl Blocks {
             x_start: x.layout.offset as u32,
             w_start: self.bytes.layout.offset as u32,
             row_bytes: self.row_bytes() as u32,
+            residual_start: residual.map_or(0, |with| with.layout.offset as u32),
         };
-        let tiles = n.div_ceil(4) * m.div_ceil(form.rows.into());
-        let args = [arg(&x, true), self.arg(), arg(&result, n.is_multiple_of(4))];
+        let tiles = n.div_ceil(form.columns.into()) * m.div_ceil(form.rows.into());
+        let mut args = vec![arg(&x, true), self.arg()];
+        args.extend(residual.map(|with| arg(with, true)));
+        args.push(arg(&result, n.is_multiple_of(4)));
         let groups = groups(caps, tiles as u64, 1);
-        let launch = Launch::new(&BLOCK_PRODUCT, form.pack(), args, &params, groups);
+        let kernel = &BLOCK_PRODUCT[usize::from(form.has_residual)];
+        let launch = Launch::new(kernel, form.pack(), args, &params, groups);
         x.engine
             .launch(launch.with_work(m as u64 * n as u64 * k as u64))?;
         Ok(result)
@@ -242,8 +280,14 @@ impl Blocks {
         Form {
             format: self.format,
             rows: m.next_power_of_two().min(TILE_ROWS) as u8,
+            columns: match (of_subgroup, m) {
+                (None, _) => COLUMNS,
+                (_, 1) => COLUMNS_OF_ONE_ON_CPU,
+                _ => COLUMNS_ON_CPU,
+            },
             lanes: of_subgroup.unwrap_or(LANES),
             has_subgroups: of_subgroup.is_some(),
+            has_residual: false,
         }
     }
 
@@ -256,31 +300,70 @@ impl Blocks {
     }
 }
 
-/// The text of a kernel, with what reads a group of this format in the place of `$group`.
+/// Elements that the kernels take at once: a group, or two that share their words.
+fn span(format: BlockFormat) -> usize {
+    match format {
+        BlockFormat::Q4K | BlockFormat::Q5K => 2 * GROUP,
+        _ => GROUP,
+    }
+}
+
+/// Whether so many rows are multiplied with the blocks as they are.
+fn is_few(rows: usize) -> bool {
+    (1..=MOST_ROWS).contains(&rows)
+}
+
+/// The text of a kernel, with what reads some groups of this format in the place of `$group`.
 fn text_with(format: BlockFormat, skeleton: &str) -> String {
     let mut group = String::new();
-    push_sections(&mut group, FORMATS, &[format.name()]);
+    let sections: &[&str] = match format {
+        BlockFormat::Q4K | BlockFormat::Q5K => &["head_of_k", format.name()],
+        BlockFormat::Q6K => &[format.name()],
+        _ => &["words", format.name()],
+    };
+    push_sections(&mut group, FORMATS, sections);
     skeleton.replace("$group", &group)
 }
 
 /// The text, behind the functions that the format calls.
 fn behind_functions(format: BlockFormat, text: String) -> Cow<'static, str> {
-    let is_of_k = matches!(format, BlockFormat::Q4K | BlockFormat::Q5K);
-    let names = &["functions", "of_k"][..1 + usize::from(is_of_k)];
+    let names: &[&str] = match format {
+        BlockFormat::Q4K | BlockFormat::Q5K => &["functions", "of_k"],
+        BlockFormat::Q6K => &["functions", "halves"],
+        _ => &["functions"],
+    };
     Text::new().sections(FORMATS, names).line(text).done()
 }
 
-fn numbers(format: BlockFormat) -> [(&'static str, u32); 2] {
+/// The numbers of a format in the texts. A block lies in so many pairs of words at most, and one of
+/// `Q5_0` may lie in one less.
+fn numbers(format: BlockFormat) -> [(&'static str, u32); 5] {
+    let [len, bytes] = [format.block_len(), format.block_bytes()].map(|count| count as u32);
+    let span = span(format) as u32;
+    // The block begins anywhere in a pair where it may by its length.
+    let latest_end = bytes + 8 - (1 << bytes.trailing_zeros().min(3));
     [
-        ("groups", (format.block_len() / GROUP) as u32),
-        ("bytes", format.block_bytes() as u32),
+        ("span", span),
+        ("spans", len / span),
+        ("bytes", bytes),
+        ("pairs", latest_end.div_ceil(8)),
+        ("has_rest", u32::from(!latest_end.is_multiple_of(8))),
     ]
+}
+
+/// A factor that makes elements equally large (see `shaders/blocks/formats.wgsl`).
+fn units(format: BlockFormat) -> &'static str {
+    match format {
+        BlockFormat::Q8_0 => "",
+        _ => " * vec4<f32>(1.0, 3.90625e-3, 1.52587890625e-5, 5.9604644775390625e-8)",
+    }
 }
 
 fn dequantize_text(variant: &Variant) -> Cow<'static, str> {
     let format = BlockFormat::ALL[variant.code as usize];
     let skeleton = text_with(format, DEQUANTIZE);
     let skeleton = Skeleton::new(&skeleton).numbers(numbers(format));
+    let skeleton = skeleton.with("units", units(format));
     let text = skeleton.numbers([("zero", format.zero())]).fill();
     behind_functions(format, text)
 }
@@ -290,10 +373,19 @@ fn product_text(variant: &Variant) -> Cow<'static, str> {
     let skeleton = text_with(form.format, PRODUCT);
     let text = Skeleton::new(&skeleton)
         .numbers(numbers(form.format))
-        .numbers([("rows", form.rows.into()), ("lanes", form.lanes.into())])
+        .numbers([
+            ("rows", form.rows.into()),
+            ("columns", form.columns.into()),
+            ("lanes", form.lanes.into()),
+        ])
         .with("subgroups", form.has_subgroups)
+        .with("units", units(form.format))
         .with("has_offset", form.format != BlockFormat::Q8_0)
-        .with("vec4s", variant.vec4s >> 2 & 1 == 1)
+        .with("residual", form.has_residual)
+        .with(
+            "vec4s",
+            variant.vec4s >> (2 + u8::from(form.has_residual)) & 1 == 1,
+        )
         .fill();
     behind_functions(form.format, text)
 }
@@ -306,25 +398,35 @@ mod tests {
     #[test]
     fn every_variant_is_a_valid_shader() {
         for format in BlockFormat::ALL {
-            let form = |rows, lanes, has_subgroups| Form {
+            let form = |rows, columns, lanes, has_subgroups, has_residual| Form {
                 format,
                 rows,
+                columns,
                 lanes,
                 has_subgroups,
+                has_residual,
             };
             let code = format as u64;
             valid(&DEQUANTIZE_BLOCKS, code, &[DType::U32, DType::F32], 0b10);
-            for rows in [1, 2, 4] {
-                for x in [DType::F32, DType::F16, DType::Bf16] {
-                    let dtypes = [x, DType::U32, DType::F32];
-                    for vec4s in [0b001, 0b101] {
-                        let code = form(rows, LANES, false).pack();
-                        valid(&BLOCK_PRODUCT, code, &dtypes, vec4s);
-                        // FXC has no subgroups.
-                        let code = form(rows, 8, true).pack();
-                        valid_beyond_fxc(&BLOCK_PRODUCT, code, &dtypes, vec4s);
-                    }
-                }
+            let [plain, added] = &BLOCK_PRODUCT;
+            for (rows, columns, x) in [
+                (1, COLUMNS_OF_ONE_ON_CPU, DType::F32),
+                (1, COLUMNS_OF_ONE_ON_CPU, DType::F16),
+                (1, COLUMNS_OF_ONE_ON_CPU, DType::Bf16),
+                (2, COLUMNS_ON_CPU, DType::F32),
+                (4, COLUMNS_ON_CPU, DType::F32),
+            ] {
+                let check = |kernel, dtypes: &[DType], vec4s, has_residual| {
+                    let code = form(rows, COLUMNS, LANES, false, has_residual).pack();
+                    valid(kernel, code, dtypes, vec4s);
+                    // FXC has no subgroups.
+                    let code = form(rows, columns, 8, true, has_residual).pack();
+                    valid_beyond_fxc(kernel, code, dtypes, vec4s);
+                };
+                let dtypes = [x, DType::U32, DType::F32, DType::F32];
+                check(plain, &dtypes[..3], 0b001, false);
+                check(plain, &dtypes[..3], 0b101, false);
+                check(added, &dtypes, 0b1101, true);
             }
         }
     }

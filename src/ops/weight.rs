@@ -98,8 +98,11 @@ impl Weight {
                 .located();
             }
         }
-        // Kernels read words.
-        let bytes = bytes.at_a_vec4()?;
+        // Kernels read pairs of words.
+        let bytes = match bytes.layout.offset % 8 {
+            0 => bytes.at_a_vec4()?,
+            _ => bytes.copy()?,
+        };
         Ok(Weight(Form::Blocks(Blocks::new(format, bytes))))
     }
 

@@ -1,6 +1,6 @@
 //! The reference kernels of blocks: each block is decoded on the host.
 
-use super::{Form, GROUP, Product, Widening};
+use super::{Form, Product, Widening, span};
 use crate::file_formats::BlockFormat;
 use lapidary_core::internal::ReferenceCall;
 
@@ -10,7 +10,7 @@ pub(crate) fn dequantize(call: &mut ReferenceCall) {
     let values = decoded(
         format,
         &call.operands[0][p.start as usize..],
-        GROUP * p.count as usize,
+        span(format) * p.count as usize,
     );
     for (at, value) in values.into_iter().enumerate() {
         call.put_f32(1, at, value);
@@ -19,17 +19,24 @@ pub(crate) fn dequantize(call: &mut ReferenceCall) {
 
 pub(crate) fn product(call: &mut ReferenceCall) {
     let p: Product = call.params();
-    let format = Form::unpack(call.variant.code).format;
+    let form = Form::unpack(call.variant.code);
     for column in 0..p.n {
         let start = (p.w_start + column * p.row_bytes) as usize;
-        let w = decoded(format, &call.operands[1][start..], p.k as usize);
+        let w = decoded(form.format, &call.operands[1][start..], p.k as usize);
         for row in 0..p.m {
             let x = (p.x_start + row * p.k) as usize;
             let terms = w.iter().enumerate();
             let sum: f64 = terms
                 .map(|(at, &w)| f64::from(call.f32(0, x + at)) * f64::from(w))
                 .sum();
-            call.put_f32(2, (row * p.n + column) as usize, sum as f32);
+            let at = (row * p.n + column) as usize;
+            match form.has_residual {
+                true => {
+                    let with = call.f32(2, p.residual_start as usize + at);
+                    call.put_f32(3, at, sum as f32 + with);
+                }
+                false => call.put_f32(2, at, sum as f32),
+            }
         }
     }
 }

@@ -239,6 +239,7 @@ fn split(caps: &Caps, problem: &Problem) -> Option<Tile> {
     let columns = match problem.n {
         ..=4 => 4,
         5..=8 => 8,
+        _ if !is_by_rows && problem.m <= 2 => 16,
         _ if !is_by_rows => 8,
         FAR_COLUMNS.. if problem.m == 1 => 64,
         _ => 32,

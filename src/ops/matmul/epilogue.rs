@@ -146,6 +146,13 @@ impl Epilogue {
             && self.cast.is_none()
     }
 
+    /// Its residual, if it does nothing else but round.
+    pub(in crate::ops) fn only_residual(&self) -> Option<&Tensor> {
+        let has_others = self.scale.is_some() || self.columns.is_some() || self.bias.is_some();
+        let residual = self.residual.as_ref();
+        residual.filter(|with| !has_others && self.activation.is_none() && with.dtype == DType::F32)
+    }
+
     /// Is one of its tensors tracked?
     pub(in crate::ops) fn is_tracked(&self) -> bool {
         let tensors = [&self.columns, &self.bias, &self.residual];

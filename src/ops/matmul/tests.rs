@@ -50,10 +50,12 @@ fn tiles(lanes: u8) -> Vec<Tile> {
         for (rows, columns) in [
             (1, 4),
             (1, 8),
+            (1, 16),
             (1, 32),
             (1, 64),
             (2, 4),
             (2, 8),
+            (2, 16),
             (2, 32),
             (4, 4),
             (4, 8),
@@ -410,7 +412,7 @@ fn the_choice_follows_the_adapter_and_the_shape() {
     check(&lavapipe, [128, 128, 128], register(32, 1, 8));
     check(&lavapipe, [1, 1024, 1024], split(1, 32, 8));
     check(&lavapipe, [1, 2048, 2048], split(1, 64, 8));
-    check(&lavapipe, [2048, 1, 2048], split(1, 8, 8));
+    check(&lavapipe, [2048, 1, 2048], split(1, 16, 8));
     check(&lavapipe, [2, 2048, 2048], split(2, 32, 8));
     check(&lavapipe, [3, 2048, 2048], register(4, 2, 8));
     check(&lavapipe, [1, 2048, 32], register(1, 2, 8));

@@ -49,7 +49,7 @@ pub(super) fn text(variant: &Variant) -> Cow<'static, str> {
         } => {
             let vec8s = vec8s
                 && b.vec4s
-                && variant.dtypes[1] == DType::F32
+                && matches!(variant.dtypes[1], DType::F32 | DType::I8)
                 && (b.along_k || columns.is_multiple_of(8));
             let tile = [rows, columns, lanes].map(u32::from);
             tiles::split(sides, tile, vec8s, form.spread, store)

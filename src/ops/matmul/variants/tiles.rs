@@ -61,17 +61,13 @@ pub(super) fn split(
     store: &str,
 ) -> String {
     // Eight steps always lie in one group, so they share one factor.
-    let (depth, accumulators) = match sides.b.along_k {
-        true => (8, columns),
-        false => (4, columns / 4),
-    };
+    let depth = if sides.b.along_k { 8 } else { 4 };
     let skeleton = Skeleton::new(SPLIT)
         .numbers([
             ("rows", rows),
             ("columns", columns),
             ("lanes", lanes),
             ("depth", depth),
-            ("accumulators", accumulators),
         ])
         .with("vec8s", vec8s)
         .with("place", place(spread, rows, columns))

@@ -20,7 +20,7 @@ pub(super) fn declare_pages(
     target: &Target,
     binding: &mut u32,
 ) {
-    let unit = Unit::Vec4Words4;
+    let unit = Unit::Words4;
     let [load, store] = declare_windows(out, layout, part, unit, target, binding);
     let windows = layout.windows[part];
     // As in `declare_part`, FXC wants one return.
