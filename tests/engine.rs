@@ -17,6 +17,7 @@ mod heap_input;
 mod heap_trouble;
 mod history;
 mod in_place;
+mod later;
 mod limits;
 mod long;
 mod order;

@@ -10,5 +10,6 @@ mod loads;
 mod pressure;
 mod quantized;
 mod saves;
+mod served;
 mod shards;
 mod values;

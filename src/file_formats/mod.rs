@@ -17,7 +17,7 @@ pub use model_file::MetaValue;
 #[cfg(feature = "model-files")]
 pub(crate) use model_file::{
     ModelDirectory, ModelEntry, ModelFault, ModelReader, ModelWriter, SavedArray, ShownShape,
-    Stored, can_load, device_type,
+    Stored, StoredArray, can_load, device_type,
 };
 pub(crate) use replace::FileOptions;
 pub(crate) use state_file::{StateEntry, StateReader, StateWriter};

@@ -6,9 +6,9 @@
 //!
 //! A file may come from anybody. `header` and `gguf` check every number against the file's length
 //! before they use it. `shards` reads the index of several files. `contents` reads at positions,
-//! from a file that must not change while it is open, or from the app's bytes. `convert` turns
-//! stored elements into a device's types, those of `blocks` too. `writer` writes safetensors. This
-//! module knows no tensors and no devices.
+//! from a file that must not change while it is open, from the app's bytes, or from what a source
+//! of the app gives. `convert` turns stored elements into a device's types, those of `blocks` too.
+//! `writer` writes safetensors. This module knows no tensors and no devices.
 
 mod block_type;
 mod contents;
@@ -23,13 +23,14 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use contents::Contents;
+use contents::{Contents, Part};
 use fault::{check_system, error};
 use header::Header;
-use lapidary_core::{DType, Error, Result, failure::ModelFailure};
+use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
 
 use super::quoted;
 
@@ -39,6 +40,9 @@ pub(crate) use header::{ModelEntry, ShownShape};
 pub use meta::MetaValue;
 pub(crate) use stored::Stored;
 pub(crate) use writer::{ModelWriter, SavedArray};
+
+/// Bytes of a file that are asked of a source first. Few headers are longer.
+const FIRST_BYTES: u64 = 64 << 10;
 
 /// The directory of a model file. It may outlive the open file.
 #[derive(Debug)]
@@ -54,6 +58,16 @@ pub(crate) struct ModelReader {
     directory: Arc<ModelDirectory>,
     /// The files that have the arrays.
     parts: Vec<Contents>,
+}
+
+/// A part of an array that was awaited, if the file's bytes come from a source.
+pub(crate) struct Fetched(Option<Contents>);
+
+/// An array of a file, and what its bytes are read from.
+pub(crate) struct StoredArray<'a> {
+    entry: &'a ModelEntry,
+    contents: &'a Contents,
+    path: &'a str,
 }
 
 impl ModelReader {
@@ -81,17 +95,37 @@ impl ModelReader {
         Self::over(name, Contents::Bytes(bytes))
     }
 
+    /// As [`open`](Self::open), for a file of so many bytes that a source gives.
+    ///
+    /// # Errors
+    /// [`Error::Model`].
+    pub(crate) async fn from_source(
+        name: String,
+        source: Source,
+        len_bytes: u64,
+    ) -> Result<ModelReader> {
+        let contents = Contents::Source { source, len_bytes };
+        let header = awaited_header(&contents).await;
+        let header = header.map_err(|fault| error(&name, fault))?;
+        Ok(Self::new(name, header, contents))
+    }
+
     fn over(path: String, contents: Contents) -> Result<ModelReader> {
         let header = header_of(&contents).map_err(|fault| error(&path, fault))?;
+        Ok(Self::new(path, header, contents))
+    }
+
+    /// A model of one file.
+    fn new(path: String, header: Header, contents: Contents) -> ModelReader {
         let parts = vec![path.clone()];
-        Ok(ModelReader {
+        ModelReader {
             directory: Arc::new(ModelDirectory {
                 path,
                 parts,
                 header,
             }),
             parts: vec![contents],
-        })
+        }
     }
 
     /// Opens the files that an index names.
@@ -137,40 +171,80 @@ impl ModelReader {
         &self.directory
     }
 
-    /// Are the bytes on disk, so that they take no memory?
-    pub(crate) fn is_on_disk(&self) -> bool {
-        matches!(self.parts[0], Contents::File { .. })
+    /// Are the bytes on disk or at a source, so that they take no memory?
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        !matches!(self.parts[0], Contents::Bytes(_))
     }
 
+    /// Do the bytes come from a source, so that they have to be [fetched](Self::fetch)?
+    pub(crate) fn comes_later(&self) -> bool {
+        matches!(self.parts[0], Contents::Source { .. })
+    }
+
+    /// Awaits these bytes of an array as they are stored, if they come from a source.
+    ///
+    /// # Errors
+    /// [`Error::Model`].
+    pub(crate) async fn fetch(&self, index: usize, range: Range<u64>) -> Result<Fetched> {
+        let array = self.array(index, &Fetched(None));
+        let (start, end) = (array.entry.offset_bytes, array.entry.len_bytes);
+        let range = start + range.start.min(end)..start + range.end.min(end);
+        let mut part = Part::default();
+        let fetched = array.contents.fetch(range, &mut part).await;
+        let is_fetched = fetched.map_err(|fault| error(array.path, fault))?;
+        Ok(Fetched(is_fetched.then_some(Contents::Part(part))))
+    }
+
+    /// An array, to be read from what was fetched of it, or from its file.
+    pub(crate) fn array<'a>(&'a self, index: usize, fetched: &'a Fetched) -> StoredArray<'a> {
+        let entry = &self.directory.header.entries[index];
+        StoredArray {
+            entry,
+            contents: fetched.0.as_ref().unwrap_or(&self.parts[entry.part]),
+            path: &self.directory.parts[entry.part],
+        }
+    }
+
+    /// So many bytes of an array as it is stored become so many bytes of this type.
+    pub(crate) fn unit_bytes(&self, index: usize, dtype: DType) -> [u64; 2] {
+        convert::unit_bytes(&self.directory.header.entries[index], dtype)
+    }
+}
+
+impl StoredArray<'_> {
     /// Fills `bytes` with the array converted to `dtype`, from an offset in the converted array on.
     ///
     /// # Errors
     /// [`Error::Model`]; the contents of `bytes` are then unspecified.
-    pub(crate) fn read(
-        &self,
-        index: usize,
-        dtype: DType,
-        offset_bytes: u64,
-        bytes: &mut [u8],
-    ) -> Result<()> {
-        let entry = &self.directory.header.entries[index];
-        let read = convert::read(&self.parts[entry.part], entry, dtype, offset_bytes, bytes);
-        read.map_err(|fault| error(&self.directory.parts[entry.part], fault))
+    pub(crate) fn read(&self, dtype: DType, offset_bytes: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = convert::read(self.contents, self.entry, dtype, offset_bytes, bytes);
+        read.map_err(|fault| error(self.path, fault))
     }
 
-    /// Fills `bytes` with those of an array as they are stored, from an offset on.
+    /// Fills `bytes` with those of the array as they are stored, from an offset on.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub(crate) fn read_stored(
-        &self,
-        index: usize,
-        offset_bytes: u64,
-        bytes: &mut [u8],
-    ) -> Result<()> {
-        let entry = &self.directory.header.entries[index];
-        let read = convert::read_stored(&self.parts[entry.part], entry, offset_bytes, bytes);
-        read.map_err(|fault| error(&self.directory.parts[entry.part], fault))
+    pub(crate) fn read_stored(&self, offset_bytes: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = convert::read_stored(self.contents, self.entry, offset_bytes, bytes);
+        read.map_err(|fault| error(self.path, fault))
+    }
+}
+
+/// The header of a file whose bytes are awaited. If a read of it finds too little, more of the file
+/// is fetched, and reading begins again.
+async fn awaited_header(contents: &Contents) -> Result<Header, ModelFault> {
+    let (mut part, mut wanted_bytes) = (Part::default(), FIRST_BYTES);
+    loop {
+        contents.fetch(0..wanted_bytes, &mut part).await?;
+        let fetched = Contents::Part(part);
+        let header = header_of(&fetched);
+        match fetched {
+            Contents::Part(read) if read.missed_bytes().is_some() => part = read,
+            _ => return header,
+        }
+        let had_bytes = part.bytes.len() as u64;
+        wanted_bytes = (2 * had_bytes).max(part.missed_bytes().unwrap_or(0));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Models: weights from files of safetensors or GGUF, uploaded at once or at their first use.
 
 mod load;
+mod made;
 mod near;
 mod save;
 mod weight;
@@ -16,7 +17,9 @@ use crate::file_formats::{
 use crate::gpu::Gpu;
 use crate::ops::quantizing::checked_group;
 use crate::tensor::Tensor;
+use lapidary_core::internal::block_on;
 use lapidary_core::{DType, Error, Result, Source, failure::ModelFailure};
+use made::Made;
 
 /// An open model: the names, types and shapes of its tensors. The format is
 /// [safetensors](https://huggingface.co/docs/safetensors), in one file or in several with an index,
@@ -131,6 +134,43 @@ impl ModelFile {
     /// As [`open`](Self::open).
     pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<ModelFile> {
         ModelReader::from_bytes(bytes.into()).map(Self::over)
+    }
+
+    /// A file of so many bytes that a source gives, such as a server's by
+    /// [`Source::reader_async`]. Only its header is read now. Errors show the name.
+    ///
+    /// ```no_run
+    /// # async fn fetch(url: &str, from: u64, len: u64) -> std::io::Result<Vec<u8>> { todo!() }
+    /// # async fn demo(gpu: lapidary::Gpu, len_bytes: u64) -> lapidary::Result<()> {
+    /// use lapidary::{Source, files::ModelFile};
+    ///
+    /// let url = "https://example.org/model.safetensors";
+    /// let source = Source::reader_async(move |from, len| fetch(url, from, len));
+    /// let file = ModelFile::from_source_async(url, source, len_bytes).await?;
+    /// let model = gpu.files().load_model_backed(&file)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). The source's own are those of [`ModelFailure::Io`].
+    pub fn from_source(
+        name: impl Into<String>,
+        source: Source,
+        len_bytes: u64,
+    ) -> Result<ModelFile> {
+        let opened = Self::from_source_async(name, source, len_bytes);
+        block_on("ModelFile::from_source", opened)
+    }
+
+    /// As [`from_source`](Self::from_source), as a future: the only form in a browser.
+    pub async fn from_source_async(
+        name: impl Into<String>,
+        source: Source,
+        len_bytes: u64,
+    ) -> Result<ModelFile> {
+        let opened = ModelReader::from_source(name.into(), source, len_bytes).await;
+        opened.map(Self::over)
     }
 
     fn over(reader: ModelReader) -> ModelFile {
@@ -315,31 +355,26 @@ impl ModelFile {
         })
     }
 
-    /// A source of the bytes of a tensor as they are stored.
-    fn stored_source(&self, index: usize) -> Source {
-        self.source_by(move |reader, at, bytes| reader.read_stored(index, at, bytes))
+    /// The bytes of a tensor as they are stored.
+    fn stored_bytes(&self, index: usize) -> Made {
+        Made::new(&self.reader, index, [1, 1], |array, at, bytes| {
+            array.read_stored(at, bytes)
+        })
     }
 
-    /// A source of the elements of a tensor, from an offset on.
-    fn source(&self, index: usize, dtype: DType, from_bytes: u64) -> Source {
-        self.source_by(move |reader, at, bytes| reader.read(index, dtype, from_bytes + at, bytes))
-    }
-
-    fn source_by<F>(&self, read: F) -> Source
-    where
-        F: Fn(&ModelReader, u64, &mut [u8]) -> Result<()> + Send + Sync + 'static,
-    {
-        let reader = self.reader.clone();
-        Source::reader(move |offset_bytes, bytes| {
-            read(&reader, offset_bytes, bytes).map_err(std::io::Error::other)
+    /// The elements of a tensor.
+    fn elements(&self, index: usize, dtype: DType) -> Made {
+        let unit_bytes = self.reader.unit_bytes(index, dtype);
+        Made::new(&self.reader, index, unit_bytes, move |array, at, bytes| {
+            array.read(dtype, at, bytes)
         })
     }
 }
 
-/// The source gives the value of a tensor that has none yet, and elements.
-fn back_new(tensor: &Tensor, source: Source) {
+/// These bytes are the value of a tensor that has none yet, and elements.
+fn back_new(tensor: &Tensor, parts: Vec<(u64, Made)>) {
     if !tensor.is_empty() {
-        (tensor.engine.here()).back_new(&tensor.storage.here(), source);
+        (tensor.engine.here()).back_new(&tensor.storage.here(), made::source(parts));
     }
 }
 

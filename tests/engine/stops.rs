@@ -101,6 +101,7 @@ stops! {
     a_restore_from_a_store
     a_restore_that_has_to_evict
     a_restore_from_a_source
+    a_restore_from_an_asynchronous_source
     a_compaction_for_a_command
     a_compaction_that_the_app_wants
     a_recomputation

@@ -1,11 +1,13 @@
 //! Files for the tests, and devices to load them on.
 
-use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::{fs, io};
 
 use lapidary::sim::{SimHandle, SimOptions};
-use lapidary::{Budget, Error, Gpu, failure::ModelFailure};
+use lapidary::{Budget, Error, Gpu, Source, failure::ModelFailure, files::ModelFile};
 pub(crate) use lapidary_testing::model_file::{file_of, file_with};
 
 /// A folder of the test, deleted after it.
@@ -48,6 +50,27 @@ impl Drop for Folder {
 
 pub(crate) fn bytes_of<T: lapidary::Element>(elements: &[T]) -> &[u8] {
     T::bytes_of(elements)
+}
+
+/// A source of these bytes, as a server sends them, and the ranges that were asked for.
+pub(crate) fn served(bytes: &[u8]) -> (Source, Arc<Mutex<Vec<Range<u64>>>>) {
+    let (bytes, asked): (Arc<[u8]>, _) = (bytes.into(), Arc::<Mutex<Vec<_>>>::default());
+    let told = asked.clone();
+    let source = Source::reader_async(move |from, len| {
+        told.lock().unwrap().push(from..from + len);
+        let bytes = bytes.clone();
+        async move {
+            let part = bytes.get(from as usize..(from + len) as usize);
+            part.map(<[u8]>::to_vec)
+                .ok_or_else(|| io::Error::other("status 416"))
+        }
+    });
+    (source, asked)
+}
+
+/// A model of these bytes, as a server sends them.
+pub(crate) fn open_served(bytes: &[u8]) -> lapidary::Result<ModelFile> {
+    ModelFile::from_source("a server", served(bytes).0, bytes.len() as u64)
 }
 
 /// A device that lags behind and whose memory begins with garbage.

@@ -6,7 +6,7 @@ use lapidary::files::{MetaValue, ModelFile};
 use lapidary::operations::BlockFormat;
 use lapidary::{Budget, DType, Error, Tensor};
 
-use crate::model::files::{Folder, failure, open, open_with};
+use crate::model::files::{Folder, failure, open, open_served, open_with};
 
 /// `tests/data/gguf/files.py` wrote both.
 const EVERY: &[u8] = include_bytes!("../data/gguf/every.gguf");
@@ -21,7 +21,12 @@ fn tensors_of_every_type_have_the_values_that_llama_cpp_gives_them() {
     let folder = Folder::new();
     let path = folder.with("every.gguf", EVERY);
     let expected = ModelFile::from_bytes(AS_FLOATS).unwrap();
-    for file in [ModelFile::open(path), ModelFile::from_bytes(EVERY)] {
+    let opened = [
+        ModelFile::open(path),
+        ModelFile::from_bytes(EVERY),
+        open_served(EVERY),
+    ];
+    for file in opened {
         let file = file.unwrap();
         assert_eq!(file.len(), expected.len());
         let gpu = open();

@@ -7,7 +7,7 @@ use lapidary::{
     files::{MetaValue, Model, ModelFile},
 };
 
-use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open};
+use crate::model::files::{Folder, bytes_of, failure, file_of, file_with, open, open_served};
 
 /// The output of Python's `safetensors.serialize` 0.8.0, byte for byte. It has an f32, an i32, an
 /// f16 without elements, a single bool, and metadata.
@@ -18,7 +18,7 @@ pub(crate) const GOLDEN: &[u8] = b"\x08\x01\0\0\0\0\0\0{\"__metadata__\":{\"form
     \"mask\":{\"dtype\":\"BOOL\",\"shape\":[],\"data_offsets\":[20,21]}}  \
     \0\0\0\x3f\0\0\xc0\x3f\0\0\x20\x40\x01\0\0\0\x01\0\0\0\x01";
 
-/// A file, opened in both ways and loaded in both ways.
+/// A file, opened in each way and loaded in both ways.
 fn loaded(bytes: &[u8]) -> Vec<Model> {
     let folder = Folder::new();
     let path = folder.with("model.safetensors", bytes);
@@ -26,6 +26,7 @@ fn loaded(bytes: &[u8]) -> Vec<Model> {
     for file in [
         ModelFile::open(path).unwrap(),
         ModelFile::from_bytes(bytes).unwrap(),
+        open_served(bytes).unwrap(),
     ] {
         models.push(open().files().load_model(&file, |_| {}).unwrap());
         models.push(open().files().load_model_backed(&file).unwrap());

@@ -119,17 +119,32 @@ impl Config {
     /// [`Error::Description`] if there is none, or one that no model can have.
     /// [`Error::Architecture`] for a family that is not known.
     pub fn read(path: &Path, file: &ModelFile) -> Result<Config> {
-        let (config, from) = match gguf::is_described(file) {
-            true => (gguf::read(path, file)?, path.to_owned()),
+        match gguf::is_described(file) {
+            true => gguf::read(path, file)?.checked(path),
             false => {
                 let from = description(path);
-                (json::read(&from)?, from)
+                json::read(&from)?.checked(&from)
             }
-        };
-        config
-            .check()
-            .map_err(|reason| Error::Description { path: from, reason })?;
-        Ok(config)
+        }
+    }
+
+    /// Reads the description of a model from the text of its `config.json`, and of its
+    /// `generation_config.json`, if there is one. For a browser, which has no files. Errors show
+    /// the path.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn from_json(path: &Path, config: &[u8], generation: Option<&[u8]>) -> Result<Config> {
+        json::parse(path, config, generation)?.checked(path)
+    }
+
+    fn checked(self, path: &Path) -> Result<Config> {
+        let path = path.to_owned();
+        match self.check() {
+            Ok(()) => Ok(self),
+            Err(reason) => Err(Error::Description { path, reason }),
+        }
     }
 
     /// Refuses numbers that no decoder can have.

@@ -1,5 +1,6 @@
 //! A decoder: its weights, and its forward over a step of the cache.
 
+#[cfg(not(target_arch = "wasm32"))]
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +53,7 @@ impl LanguageModel {
     ///
     /// [`Error::Description`] and [`Error::Architecture`] as [`Config::read`]. [`Error::Lapidary`]
     /// for a file that is missing, contradicts itself, lacks a tensor, or has one of another shape.
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn open(gpu: &Gpu, path: impl AsRef<Path>, options: ModelOptions) -> Result<LanguageModel> {
         let path = path.as_ref();
         LanguageModel::of_file(gpu, path, &ModelFile::open(path)?, options)
@@ -63,6 +65,7 @@ impl LanguageModel {
     /// # Errors
     ///
     /// Those of [`open`](Self::open).
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn of_file(
         gpu: &Gpu,
         path: &Path,
@@ -81,10 +84,22 @@ impl LanguageModel {
     ///
     /// [`Error::Argument`] for a description that no model can have. [`Error::Lapidary`] for a file
     /// that lacks a tensor, or has one of another shape.
-    pub fn new(gpu: &Gpu, file: &ModelFile, mut config: Config) -> Result<Self> {
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn new(gpu: &Gpu, file: &ModelFile, config: Config) -> Result<Self> {
+        pollster::block_on(LanguageModel::new_async(gpu, file, config))
+    }
+
+    /// As [`new`](Self::new), as a future: the only form in a browser. There
+    /// [`ModelFile::from_source_async`] opens a file, and [`Config::from_json`] reads its
+    /// description.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub async fn new_async(gpu: &Gpu, file: &ModelFile, mut config: Config) -> Result<Self> {
         let refused = |reason| Error::Argument(format!("the description of the model: {reason}"));
         config.check().map_err(refused)?;
-        let from_file = Loader::new(gpu, file, &config).factors()?;
+        let from_file = Loader::new(gpu, file, &config).factors().await?;
         if let (Some(found), Scaling::Each { factors, .. }) = (from_file, &mut config.rope.scaling)
         {
             *factors = found;

@@ -86,7 +86,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Divisors of the frequencies that are a tensor of the file.
-    pub(crate) fn factors(&self) -> Result<Option<Vec<f32>>> {
+    pub(crate) async fn factors(&self) -> Result<Option<Vec<f32>>> {
         let is_long = matches!(
             self.config.rope.scaling,
             Scaling::Each { original, .. } if self.config.context > original
@@ -98,7 +98,8 @@ impl<'a> Loader<'a> {
         };
         self.file.expect(name, &[self.config.rope.rotated / 2])?;
         let file = self.file.floats_as(DType::F32)?;
-        Ok(Some(self.gpu.files().load_tensor(&file, name)?.to_vec()?))
+        let factors = self.gpu.files().load_tensor_async(&file, name).await?;
+        Ok(Some(factors.to_vec_async().await?))
     }
 
     /// Several matrices as one: `whole` if the file has them so, else `parts` with so many rows

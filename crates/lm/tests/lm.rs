@@ -6,6 +6,8 @@ mod descriptions;
 mod families;
 #[path = "lm/memory.rs"]
 mod memory;
+#[path = "lm/served.rs"]
+mod served;
 #[path = "lm/talks.rs"]
 mod talks;
 #[path = "lm/weights.rs"]

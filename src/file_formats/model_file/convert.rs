@@ -42,6 +42,15 @@ pub(crate) fn can_load(stored: Stored, dtype: DType) -> bool {
     natural == Some(dtype) || natural.is_some_and(|natural| natural.is_float() && dtype.is_float())
 }
 
+/// So many bytes of an entry become so many of this type, from any multiple on.
+pub(super) fn unit_bytes(entry: &ModelEntry, dtype: DType) -> [u64; 2] {
+    let size = dtype.size_bytes();
+    match entry.stored {
+        Stored::Plain(stored) => [stored.bitsize() as u64 / 8, size],
+        Stored::Blocks(kind) => [kind.bytes as u64, kind.elements as u64 * size],
+    }
+}
+
 /// Fills `into` with an entry converted to `dtype`, from an offset in the converted entry on.
 pub(super) fn read(
     contents: &Contents,

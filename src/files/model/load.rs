@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::{LoadProgress, Model, ModelFile, back_new, find, weight};
+use super::{LoadProgress, Model, ModelFile, back_new, find, made, weight};
 use crate::file_formats::{ModelFault, ShownShape};
 use crate::files::Files;
 use crate::ops::{Quantized, Weight};
@@ -20,7 +20,8 @@ impl Files<'_> {
     /// Loads all tensors of a file; each gets its name (see [`Tensor::named`]). The file is read in
     /// pieces. Before each piece a function gets the progress; it may use this [`Gpu`].
     ///
-    /// Tensors of an [opened](ModelFile::open) file stay [backed](Gpu::backed) by it. When memory
+    /// Tensors of an [opened](ModelFile::open) file, or of a
+    /// [source](ModelFile::from_source), stay [backed](Gpu::backed) by it. When memory
     /// is short, the engine drops and later rereads them; it never writes them out before they are
     /// written to. So a file larger than the device can be loaded. Bytes from the app do not back
     /// their tensors; [`load_model_backed`](Self::load_model_backed) does that.
@@ -281,18 +282,19 @@ impl Files<'_> {
     ) -> Result<()> {
         let (len_bytes, mut at) = (tensor.size_bytes(), 0);
         let mut part = Vec::new();
+        let elements = file.elements(index, tensor.dtype());
         while at < len_bytes {
             tell(at as f64 / len_bytes as f64);
             let part_bytes = PART_BYTES.min(len_bytes - at);
             part.resize(part_bytes as usize, 0);
-            file.reader.read(index, tensor.dtype(), at, &mut part)?;
+            elements.read(at, &mut part).await?;
             let (engine, storage) = (tensor.engine.here(), tensor.storage.here());
             engine.upload_async(&storage, at, &part).await?;
             at += part_bytes;
         }
         tell(1.0);
-        if len_bytes > 0 && file.reader.is_on_disk() {
-            let source = file.source(index, tensor.dtype(), 0);
+        if len_bytes > 0 && file.reader.is_elsewhere() {
+            let source = made::source(vec![(len_bytes, elements)]);
             let (engine, storage) = (tensor.engine.here(), tensor.storage.here());
             engine.back(&storage, source).await?;
         }
@@ -301,6 +303,7 @@ impl Files<'_> {
 
     /// Makes an entry, from an offset on, the source of a tensor.
     fn back_entry(self, file: &ModelFile, index: usize, tensor: &Tensor, from_bytes: u64) {
-        back_new(tensor, file.source(index, tensor.dtype(), from_bytes));
+        let elements = file.elements(index, tensor.dtype()).after(from_bytes);
+        back_new(tensor, vec![(tensor.size_bytes(), elements)]);
     }
 }

@@ -1,16 +1,14 @@
 //! Matrices of a model as weights, in the form that the file has for them. The host quantizes the
 //! floats whenever it reads them from the file, so that the device never gets floats.
 
-use std::io;
-
-use super::{ModelFile, WeightForm, back_new, find};
+use super::{Made, ModelFile, WeightForm, back_new, find};
 use crate::file_formats::BlockFormat;
 use crate::gpu::Gpu;
 use crate::ops::quantizing::{checked_group, scale_of, value_of};
 use crate::ops::{Quantized, Weight};
 use crate::tensor::Tensor;
 use lapidary_core::internal::printable;
-use lapidary_core::{DType, Error, Result, Source};
+use lapidary_core::{DType, Error, Result};
 
 /// Does what [`load_quantized_backed`](crate::files::Files::load_quantized_backed) says.
 #[track_caller]
@@ -93,7 +91,7 @@ struct PartOfTensor {
     dtype: DType,
     /// Elements of a row, if the tensor has an axis for them.
     row: Option<usize>,
-    source: Source,
+    bytes: Made,
 }
 
 impl PartOfTensor {
@@ -124,7 +122,7 @@ impl Part {
                 PartOfTensor {
                     dtype: DType::U8,
                     row: Some(row_of(format, k)),
-                    source: file.stored_source(index),
+                    bytes: file.stored_bytes(index),
                 },
             ),
             None => {
@@ -134,7 +132,7 @@ impl Part {
                     PartOfTensor {
                         dtype,
                         row: Some(k),
-                        source: file.source(index, dtype, 0),
+                        bytes: file.elements(index, dtype),
                     },
                 )
             }
@@ -160,12 +158,12 @@ impl Part {
         let values = PartOfTensor {
             dtype: DType::I8,
             row: Some(k),
-            source: rows.clone().values(len),
+            bytes: rows.values(len),
         };
         let scales = PartOfTensor {
             dtype: DType::F32,
             row: group_len.map(|len| k.div_ceil(len)),
-            source: rows.scales(len),
+            bytes: rows.scales(len),
         };
         let tensors = vec![values, scales];
         Ok(Part {
@@ -198,7 +196,7 @@ impl Part {
         let tensor = PartOfTensor {
             dtype: DType::U8,
             row: Some(row),
-            source: rows.blocks(format, row as u64),
+            bytes: rows.blocks(format, row as u64),
         };
         Ok(Part {
             n,
@@ -223,11 +221,10 @@ impl Part {
             let tensor = Tensor::output(gpu.engine(), shape, first.dtype)?.named(&name);
             let of_part = |part: &Part| {
                 let rows = &part.tensors[number];
-                (part.n as u64 * rows.row_bytes(), rows.source.clone())
+                (part.n as u64 * rows.row_bytes(), rows.bytes.clone())
             };
-            let sources: Vec<(u64, Source)> = parts.iter().map(of_part).collect();
             if parts[0].k > 0 {
-                back_new(&tensor, joined(sources));
+                back_new(&tensor, parts.iter().map(of_part).collect());
             }
             tensors.push(tensor);
         }
@@ -240,32 +237,17 @@ fn row_of(format: BlockFormat, k: usize) -> usize {
     k / format.block_len() * format.block_bytes()
 }
 
-/// Sources of so many bytes each, one after the other.
-fn joined(sources: Vec<(u64, Source)>) -> Source {
-    if let [(_, one)] = &sources[..] {
-        return one.clone();
-    }
-    Source::reader(move |mut offset_bytes, mut bytes| {
-        for (len_bytes, source) in &sources {
-            if offset_bytes >= *len_bytes {
-                offset_bytes -= len_bytes;
-                continue;
-            }
-            let count = (len_bytes - offset_bytes).min(bytes.len() as u64) as usize;
-            let (of_source, rest) = bytes.split_at_mut(count);
-            source.read(offset_bytes, of_source)?;
-            (bytes, offset_bytes) = (rest, 0);
-        }
-        Ok(())
-    })
+/// The rows of a matrix in a file, read as f32.
+struct Rows {
+    floats: Made,
+    /// Elements of a row.
+    len: usize,
+    /// Bytes of a row in the file.
+    stored_bytes: u64,
 }
 
-/// The rows of a matrix in a file, read as f32.
-#[derive(Clone)]
-struct Rows {
-    source: Source,
-    len: usize,
-}
+/// Reads floats of a matrix from an offset on.
+type Read<'a> = dyn Fn(u64, &mut [u8]) -> Result<()> + 'a;
 
 impl Rows {
     /// The rows and the shape of a matrix of floats.
@@ -287,70 +269,79 @@ impl Rows {
             }
             None => return Err(file.unsupported(entry)),
         }
-        let (source, len) = (file.source(index, DType::F32, 0), shape[1]);
-        Ok((Rows { source, len }, shape))
+        let rows = Rows {
+            floats: file.elements(index, DType::F32),
+            len: shape[1],
+            stored_bytes: entry.len_bytes / (shape[0].max(1) as u64),
+        };
+        Ok((rows, shape))
     }
 
-    /// The source of the values' bytes.
-    fn values(self, group_len: usize) -> Source {
-        let row_bytes = self.len as u64;
-        Source::reader(move |offset_bytes, bytes| {
-            self.fill(offset_bytes, bytes, row_bytes, |row, made| {
-                for group in row.chunks(group_len) {
-                    let scale = scale_of(group);
-                    made.extend(group.iter().map(|&v| value_of(v, scale) as u8));
-                }
-            })
+    /// The values' bytes.
+    fn values(&self, group_len: usize) -> Made {
+        self.made(self.len as u64, move |row, made| {
+            for group in row.chunks(group_len) {
+                let scale = scale_of(group);
+                made.extend(group.iter().map(|&v| value_of(v, scale) as u8));
+            }
         })
     }
 
-    /// The source of the scales' bytes.
-    fn scales(self, group_len: usize) -> Source {
+    /// The scales' bytes.
+    fn scales(&self, group_len: usize) -> Made {
         let row_bytes = self.len.div_ceil(group_len) as u64 * DType::F32.size_bytes();
-        Source::reader(move |offset_bytes, bytes| {
-            self.fill(offset_bytes, bytes, row_bytes, |row, made| {
-                for group in row.chunks(group_len) {
-                    made.extend(scale_of(group).to_ne_bytes());
-                }
-            })
+        self.made(row_bytes, move |row, made| {
+            for group in row.chunks(group_len) {
+                made.extend(scale_of(group).to_ne_bytes());
+            }
         })
     }
 
-    /// The source of blocks, `row_bytes` a row.
-    fn blocks(self, format: BlockFormat, row_bytes: u64) -> Source {
-        Source::reader(move |offset_bytes, bytes| {
-            self.fill(offset_bytes, bytes, row_bytes, |row, made| {
-                for block in row.chunks(format.block_len()) {
-                    format.encode(block, made);
-                }
-            })
+    /// The bytes of blocks, `row_bytes` a row.
+    fn blocks(&self, format: BlockFormat, row_bytes: u64) -> Made {
+        self.made(row_bytes, move |row, made| {
+            for block in row.chunks(format.block_len()) {
+                format.encode(block, made);
+            }
         })
     }
 
-    /// Fills a slice with the bytes from an offset on. `make` makes `row_bytes` for each row.
-    fn fill(
+    /// Bytes of which `make` makes `row_bytes` for each row.
+    fn made(
         &self,
-        offset_bytes: u64,
-        bytes: &mut [u8],
         row_bytes: u64,
-        make: impl Fn(&[f32], &mut Vec<u8>),
-    ) -> io::Result<()> {
-        let (mut row, mut made) = (vec![0.0_f32; self.len], Vec::new());
-        let mut number = offset_bytes / row_bytes;
-        let mut skipped = (offset_bytes % row_bytes) as usize;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let start_bytes = number * self.len as u64 * DType::F32.size_bytes();
-            let into = bytemuck::cast_slice_mut(&mut row);
-            self.source.read(start_bytes, into)?;
-            made.clear();
-            make(&row, &mut made);
-            let count = rest.len().min(made.len() - skipped);
-            let (filled, after) = rest.split_at_mut(count);
-            filled.copy_from_slice(&made[skipped..skipped + count]);
-            (rest, skipped) = (after, 0);
-            number += 1;
-        }
-        Ok(())
+        make: impl Fn(&[f32], &mut Vec<u8>) + Send + Sync + 'static,
+    ) -> Made {
+        let (len, unit_bytes) = (self.len, [self.stored_bytes, row_bytes]);
+        (self.floats).then(unit_bytes, move |read, offset_bytes, bytes| {
+            fill(read, [len as u64, row_bytes], offset_bytes, bytes, &make)
+        })
     }
+}
+
+/// Fills a slice with the bytes from an offset on. For each row of `len` elements, `make` makes
+/// `row_bytes`.
+fn fill(
+    read: &Read<'_>,
+    [len, row_bytes]: [u64; 2],
+    offset_bytes: u64,
+    bytes: &mut [u8],
+    make: impl Fn(&[f32], &mut Vec<u8>),
+) -> Result<()> {
+    let (mut row, mut made) = (vec![0.0_f32; len as usize], Vec::new());
+    let mut number = offset_bytes / row_bytes;
+    let mut skipped = (offset_bytes % row_bytes) as usize;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let start_bytes = number * len * DType::F32.size_bytes();
+        read(start_bytes, bytemuck::cast_slice_mut(&mut row))?;
+        made.clear();
+        make(&row, &mut made);
+        let count = rest.len().min(made.len() - skipped);
+        let (filled, after) = rest.split_at_mut(count);
+        filled.copy_from_slice(&made[skipped..skipped + count]);
+        (rest, skipped) = (after, 0);
+        number += 1;
+    }
+    Ok(())
 }

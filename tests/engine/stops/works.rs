@@ -1,6 +1,8 @@
 //! The works that are stopped.
 
+use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 use lapidary::shares::ShareOptions;
 use lapidary::{DType, Gpu, Result, Source, Tensor};
@@ -126,16 +128,37 @@ pub(super) fn a_restore_that_has_to_evict() -> Work {
     })
 }
 
+fn restoring_from(world: &World, source: impl Fn(Arc<[u8]>) -> Source) -> Stopped {
+    static BYTES: OnceLock<Arc<[u8]>> = OnceLock::new();
+    let words = numbers(0, LARGE);
+    let bytes = || words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let source = source(BYTES.get_or_init(bytes).clone());
+    let held = world.job.backed(source, &[words.len()], DType::U32);
+    let held = Value::new(held.unwrap(), words);
+    stopped(prefetch(&world.job, &held.tensor), vec![held], vec![])
+}
+
 pub(super) fn a_restore_from_a_source() -> Work {
-    Work::new(|world| {
-        static BYTES: OnceLock<Arc<[u8]>> = OnceLock::new();
-        let words = numbers(0, LARGE);
-        let bytes = || words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let source = Source::bytes(BYTES.get_or_init(bytes).clone());
-        let held = world.job.backed(source, &[words.len()], DType::U32);
-        let held = Value::new(held.unwrap(), words);
-        stopped(prefetch(&world.job, &held.tensor), vec![held], vec![])
+    Work::new(|world| restoring_from(world, Source::bytes))
+}
+
+/// Each answer of the source is pending once.
+fn asynchronous(bytes: Arc<[u8]>) -> Source {
+    Source::reader_async(move |offset_bytes, len_bytes| {
+        let (bytes, mut is_pending) = (bytes.clone(), true);
+        poll_fn(move |context| {
+            if std::mem::take(&mut is_pending) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let range = offset_bytes as usize..(offset_bytes + len_bytes) as usize;
+            Poll::Ready(Ok(bytes[range].to_vec()))
+        })
     })
+}
+
+pub(super) fn a_restore_from_an_asynchronous_source() -> Work {
+    Work::new(|world| restoring_from(world, asynchronous))
 }
 
 /// Tensors with holes between them.

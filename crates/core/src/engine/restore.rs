@@ -251,6 +251,7 @@ async fn fill_staged(
 ) -> Result<()> {
     let mut at = part.start;
     while at < part.end {
+        supply.fetch(at, part.end - at).await?;
         let mut rest = watch.time(|| supply.piece(at, part.end - at))?;
         // A piece may be larger than the free staging. It is staged in parts and fetched once.
         while !rest.is_empty() {
@@ -306,12 +307,15 @@ async fn fill_in_place(
     let mapping = Mapped::begin(pass, MapMode::Write, place.at(part.start), size_bytes);
     let _mapped = mapping.await.map_err(refused)?;
     let mut at = part.start;
-    let write = |piece: &[u8]| {
-        let to = place.at(at);
-        at += piece.len() as u64;
-        pass.driver.write_mapped(to, piece).map_err(refused)
-    };
-    watch.time(|| supply.each(part, write))
+    while at < part.end {
+        supply.fetch(at, part.end - at).await?;
+        at += watch.time(|| {
+            let piece = supply.piece(at, part.end - at)?;
+            let written = pass.driver.write_mapped(place.at(at), piece);
+            written.map_err(refused).map(|()| piece.len() as u64)
+        })?;
+    }
+    Ok(())
 }
 
 /// Copies the first of `bytes` into the staging of restores. Returns the region and the number of
@@ -375,7 +379,7 @@ pub(super) async fn read_evicted(
         bytes.extend_from_slice(piece);
         Ok(())
     });
-    match supplied {
+    match supplied.await {
         Ok(()) => reading.deliver(&bytes),
         Err(error) => {
             if gave_up_copy(pass, storage, &error)

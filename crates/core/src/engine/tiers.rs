@@ -211,7 +211,8 @@ async fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> 
     };
     let mut to = destination(pass, storage, tier)?;
     let mut supply = Supply::mapping(pass, storage, &copies).await?;
-    supply.each(0..storage.len_bytes(), |piece| to.take(piece))?;
+    let sent = supply.each(0..storage.len_bytes(), |piece| to.take(piece));
+    sent.await?;
     drop(supply);
     let mut moved = Copies::default();
     to.finish(&mut moved)?;

@@ -1,22 +1,36 @@
 //! Sources: where a buffer's bytes can be read again, so that no copy has to be kept.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Poll;
 
 use parking_lot::ReentrantMutex;
 
-use crate::driver::MaybeShared;
+use crate::driver::{BoxFuture, MaybeSend, MaybeShared};
 
 #[cfg(not(target_arch = "wasm32"))]
-type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
+type ReadNow = dyn Fn(u64, &mut [u8]) -> io::Result<()> + Send + Sync;
 #[cfg(target_arch = "wasm32")]
-type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
+type ReadNow = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
+
+#[cfg(not(target_arch = "wasm32"))]
+type ReadLater = dyn Fn(u64, u64) -> BoxFuture<'static, io::Result<Vec<u8>>> + Send + Sync;
+#[cfg(target_arch = "wasm32")]
+type ReadLater = dyn Fn(u64, u64) -> BoxFuture<'static, io::Result<Vec<u8>>>;
+
+/// How the bytes are read.
+#[derive(Clone)]
+enum Read {
+    Now(Arc<ReadNow>),
+    Later(Arc<ReadLater>),
+}
 
 /// Gives a buffer's bytes again, as often as needed: a range of a file, bytes that the app keeps,
-/// or a function.
+/// or a function, which may also be asynchronous.
 ///
 /// A buffer with a source costs nothing to evict. It is restored when a command uses it. Cheap to
 /// clone.
@@ -38,7 +52,7 @@ type Read = dyn Fn(u64, &mut [u8]) -> io::Result<()>;
 /// ```
 #[derive(Clone)]
 pub struct Source {
-    read: Arc<Read>,
+    read: Read,
     /// Number of bytes, if known.
     len_bytes: Option<u64>,
 }
@@ -65,7 +79,7 @@ impl Source {
             read_exact_at(&file, bytes, at)
         };
         Ok(Source {
-            read: Arc::new(read),
+            read: Read::Now(Arc::new(read)),
             len_bytes: Some(file_bytes.saturating_sub(offset_bytes)),
         })
     }
@@ -81,7 +95,7 @@ impl Source {
             Ok(())
         };
         Source {
-            read: Arc::new(read),
+            read: Read::Now(Arc::new(read)),
             len_bytes: Some(len_bytes),
         }
     }
@@ -99,7 +113,42 @@ impl Source {
             read(offset_bytes, bytes)
         };
         Source {
-            read: Arc::new(read),
+            read: Read::Now(Arc::new(read)),
+            len_bytes: None,
+        }
+    }
+
+    /// An asynchronous function that gives so many of the buffer's bytes from an offset on, such as
+    /// by a range request over HTTP. It is called before a command needs the bytes. Several calls
+    /// may be under way at a time. Neither the function nor its future may call this `Gpu`.
+    ///
+    /// In a browser the engine awaits the future. Natively a thread waits for it, which may be one
+    /// that other calls wait for. So something else must drive the future, such as a runtime with
+    /// threads of its own.
+    ///
+    /// ```
+    /// use lapidary_core::Source;
+    ///
+    /// # async fn fetch(url: &str, range: std::ops::Range<u64>) -> std::io::Result<Vec<u8>> {
+    /// #     Ok(Vec::new())
+    /// # }
+    /// let weights = Source::reader_async(|offset_bytes, len_bytes| {
+    ///     fetch("https://example.org/weights", offset_bytes..offset_bytes + len_bytes)
+    /// });
+    /// # fn use_it(gpu: lapidary_core::Gpu, weights: Source) -> lapidary_core::Result<()> {
+    /// let buffer = gpu.buffer_backed(weights, 256)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reader_async<F>(read: impl Fn(u64, u64) -> F + MaybeShared + 'static) -> Source
+    where
+        F: Future<Output = io::Result<Vec<u8>>> + MaybeSend + 'static,
+    {
+        let read = move |offset_bytes: u64, len_bytes: u64| -> BoxFuture<'static, _> {
+            Box::pin(read(offset_bytes, len_bytes))
+        };
+        Source {
+            read: Read::Later(Arc::new(read)),
             len_bytes: None,
         }
     }
@@ -109,11 +158,76 @@ impl Source {
         self.len_bytes
     }
 
-    /// Fills a slice. A panic in the app's function becomes an error of its buffer.
-    pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let read = AssertUnwindSafe(|| (self.read)(offset_bytes, bytes));
-        catch_unwind(read).unwrap_or_else(|_| Err(io::Error::other("the source panicked")))
+    /// Whether the bytes come from an asynchronous function.
+    pub(crate) fn comes_later(&self) -> bool {
+        matches!(self.read, Read::Later(_))
     }
+
+    /// Fills a slice. A panic in the app's function becomes an error of its buffer. Waits for an
+    /// asynchronous function; in a browser that is an error of the kind `WouldBlock`.
+    pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        match &self.read {
+            Read::Now(read) => catch(|| read(offset_bytes, bytes)),
+            Read::Later(_) => {
+                let read = self.read_async(offset_bytes, bytes);
+                #[cfg(not(target_arch = "wasm32"))]
+                return pollster::block_on(read);
+                #[cfg(target_arch = "wasm32")]
+                return {
+                    drop(read);
+                    Err(io::ErrorKind::WouldBlock.into())
+                };
+            }
+        }
+    }
+
+    /// As [`read`](Self::read), as a future: the only form for asynchronous functions in a browser.
+    pub async fn read_async(&self, offset_bytes: u64, bytes: &mut [u8]) -> io::Result<()> {
+        match &self.read {
+            Read::Now(_) => self.read(offset_bytes, bytes),
+            Read::Later(_) => {
+                let given = self.give(offset_bytes, bytes.len()).await?;
+                bytes.copy_from_slice(&given);
+                Ok(())
+            }
+        }
+    }
+
+    /// So many bytes from an offset on.
+    pub(crate) async fn give(&self, offset_bytes: u64, len: usize) -> io::Result<Vec<u8>> {
+        let Read::Later(read) = &self.read else {
+            let mut bytes = vec![0; len];
+            return self.read(offset_bytes, &mut bytes).map(|()| bytes);
+        };
+        let mut reading = None;
+        // A poll calls the function, and drops what it returned: all code of the app is within it.
+        let given = poll_fn(|context| {
+            let polled = catch(|| {
+                let called = reading.get_or_insert_with(|| read(offset_bytes, len as u64));
+                let polled = called.as_mut().poll(context);
+                if polled.is_ready() {
+                    reading = None;
+                }
+                match polled {
+                    Poll::Ready(given) => given.map(Some),
+                    Poll::Pending => Ok(None),
+                }
+            });
+            polled.transpose().map_or(Poll::Pending, Poll::Ready)
+        });
+        let given = given.await?;
+        if given.len() != len {
+            let message = format!("the source gave {} bytes instead of {len}", given.len());
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+        }
+        Ok(given)
+    }
+}
+
+/// Calls a function of the app. A panic in it becomes an error.
+fn catch<T>(call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let called = catch_unwind(AssertUnwindSafe(call));
+    called.unwrap_or_else(|_| Err(io::Error::other("the source panicked")))
 }
 
 debug_by_name!(Source { len_bytes });

@@ -16,7 +16,18 @@ pub(super) fn read(path: &Path) -> Result<Config> {
         path: path.to_owned(),
         reason,
     };
-    let whole = object(path).map_err(wrong)?;
+    let generation = text_of(&path.with_file_name("generation_config.json"));
+    let config = text_of(path).map_err(wrong)?;
+    parse(path, &config, generation.ok().as_deref())
+}
+
+/// Reads the text of `config.json`, and the end tokens of that of `generation_config.json`.
+pub(super) fn parse(path: &Path, config: &[u8], generation: Option<&[u8]>) -> Result<Config> {
+    let wrong = |reason: String| Error::Description {
+        path: path.to_owned(),
+        reason,
+    };
+    let whole = object(config).map_err(wrong)?;
     let kind = text(&whole, "model_type").unwrap_or_default();
     // Models that also see have a description for each part.
     let inner = whole.get("text_config").and_then(Value::as_object);
@@ -32,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Config> {
     config.end_tokens = end_tokens(fields)
         .or_else(|| end_tokens(&whole))
         .unwrap_or_default();
-    if let Ok(generation) = object(&path.with_file_name("generation_config.json")) {
+    if let Some(Ok(generation)) = generation.map(object) {
         for token in end_tokens(&generation).unwrap_or_default() {
             if !config.end_tokens.contains(&token) {
                 config.end_tokens.push(token);
@@ -42,13 +53,16 @@ pub(super) fn read(path: &Path) -> Result<Config> {
     Ok(config)
 }
 
-fn object(path: &Path) -> std::result::Result<Map<String, Value>, String> {
+fn text_of(path: &Path) -> std::result::Result<Vec<u8>, String> {
     let told = |error: std::io::Error| error.to_string();
     if std::fs::metadata(path).map_err(told)?.len() > MOST_BYTES {
         return Err(format!("it is larger than {MOST_BYTES} bytes"));
     }
-    let bytes = std::fs::read(path).map_err(told)?;
-    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+    std::fs::read(path).map_err(told)
+}
+
+fn object(text: &[u8]) -> std::result::Result<Map<String, Value>, String> {
+    serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
 /// What a family's own description class gives where the file is silent.

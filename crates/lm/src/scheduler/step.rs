@@ -14,6 +14,11 @@ use crate::error::Result;
 use crate::sampler::{self, Row};
 
 type Heard = lapidary::Result<(Vec<u32>, Vec<f32>)>;
+#[cfg(not(target_arch = "wasm32"))]
+type Reading = Pin<Box<dyn Future<Output = Heard> + Send>>;
+/// In a browser tensors belong to one thread.
+#[cfg(target_arch = "wasm32")]
+type Reading = Pin<Box<dyn Future<Output = Heard>>>;
 
 /// A step whose tokens are on their way.
 pub(super) struct Pending {
@@ -22,11 +27,11 @@ pub(super) struct Pending {
     /// Who gets a token, and for which of its requests.
     speakers: Vec<(ConversationId, u64)>,
     /// The tokens and their log-probabilities.
-    reading: Pin<Box<dyn Future<Output = Heard> + Send>>,
+    reading: Reading,
 }
 
 impl Scheduler {
-    /// Records the next step, and returns the tokens of the step before. No token comes of the
+    /// Submits the next step, and returns the tokens of the step before. No token comes of the
     /// first step, and of those that only read prompts.
     ///
     /// # Errors
@@ -37,18 +42,11 @@ impl Scheduler {
         // A call that was dropped may have left a step unheard. It comes before all others.
         if self.before.is_none() {
             let pieces = self.plan();
-            let next = match pieces.is_empty() {
-                true => None,
-                false => match self.record(&pieces) {
-                    Ok(next) => next,
-                    Err(error) => {
-                        let of_step = pieces.into_iter().map(|piece| piece.conversation);
-                        self.start_over(of_step.collect())?;
-                        return Err(error);
-                    }
-                },
-            };
-            self.before = std::mem::replace(&mut self.pending, next);
+            if let Err(error) = self.begin(&pieces).await {
+                let of_step = pieces.into_iter().map(|piece| piece.conversation);
+                self.start_over(of_step.collect())?;
+                return Err(error);
+            }
         }
         let Some(before) = &mut self.before else {
             return Ok(Vec::new());
@@ -67,10 +65,25 @@ impl Scheduler {
     /// # Errors
     ///
     /// Those of [`step_async`](Self::step_async).
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn step(&mut self) -> Result<Vec<Said>> {
         pollster::block_on(self.step_async())
     }
 
+    /// Records a step, if it has rows, and submits it. The step before is heard next.
+    async fn begin(&mut self, pieces: &[Piece]) -> Result<()> {
+        let next = match pieces.is_empty() {
+            true => None,
+            false => self.record(pieces)?,
+        };
+        self.before = std::mem::replace(&mut self.pending, next);
+        if !pieces.is_empty() {
+            self.model.gpu().flush_async().await?;
+        }
+        Ok(())
+    }
+
+    /// Records a step. A flush submits it.
     fn record(&mut self, pieces: &[Piece]) -> Result<Option<Pending>> {
         let (gpu, vocabulary) = (self.model.gpu(), self.model.vocabulary());
         let ids = self.ids(pieces)?;
@@ -92,7 +105,6 @@ impl Scheduler {
         let hidden = model.hidden(&step, &ids, &positions)?;
         step.finish();
         if speakers.is_empty() {
-            model.gpu().flush()?;
             return Ok(None);
         }
         let logits = model.logits(&hidden, &last_rows)?;
@@ -110,13 +122,11 @@ impl Scheduler {
         // Both reads are queued now, in front of the next step.
         let tokens = chosen.tokens.to_vec_async();
         let log_probabilities = chosen.log_probabilities.to_vec_async();
-        let pending = Pending {
+        Ok(Some(Pending {
             reading: Box::pin(async move { Ok((tokens.await?, log_probabilities.await?)) }),
             chosen: chosen.tokens,
             speakers,
-        };
-        model.gpu().flush()?;
-        Ok(Some(pending))
+        }))
     }
 
     /// The sequences of a step with their rows, in the order of the pieces.

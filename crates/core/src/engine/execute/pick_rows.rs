@@ -105,7 +105,9 @@ async fn picked(
         let start = rows.start_bytes + u64::from(number) * rows.step_bytes;
         let mut done = 0;
         while done < row.len() {
-            let piece = supply.piece(start + done as u64, (row.len() - done) as u64)?;
+            let (at, left_bytes) = (start + done as u64, (row.len() - done) as u64);
+            supply.fetch(at, left_bytes).await?;
+            let piece = supply.piece(at, left_bytes)?;
             row[done..done + piece.len()].copy_from_slice(piece);
             done += piece.len();
         }

@@ -244,6 +244,10 @@ fn wanted(state: &State, most_bytes: u64) -> Vec<Wanted> {
             let Some((disk, source)) = slots.evicted_origin(storage) else {
                 return;
             };
+            let is_awaited = (source.as_ref()).is_some_and(Source::comes_later);
+            if is_awaited && state.driver.may_wait() {
+                return;
+            }
             let begun_bytes = asked.get(&storage.address()).copied().unwrap_or(0);
             bytes += storage.len_bytes().saturating_sub(begun_bytes);
             wanted.push(Wanted {

@@ -1,6 +1,8 @@
 //! Supplies the bytes of an evicted storage: from the host's memory, a store, the disk or a source.
 
+use std::future::poll_fn;
 use std::ops::{Deref, Range};
+use std::pin::pin;
 use std::time::Duration;
 
 use crate::driver::{DriverError, MapMode};
@@ -18,6 +20,9 @@ use crate::waits::{self, WaitsFor};
 /// The engine asks a source for this many bytes at a time.
 pub(super) const SOURCE_PIECE_BYTES: u64 = MIB;
 
+/// And awaits this many from an asynchronous one: each request to a server takes a while by itself.
+const AWAITED_BYTES: u64 = 4 * MIB;
+
 /// The bytes of an evicted storage, piece by piece.
 pub(crate) struct Supply<'a> {
     engine: &'a Engine,
@@ -27,7 +32,7 @@ pub(crate) struct Supply<'a> {
     reader: Option<StoreReader<'a>>,
     /// The block in the heap of the host's memory, while its slab is mapped.
     mapped: Option<(Place, Mapped<'a>)>,
-    /// The last piece that a thread has read ahead, and where it begins.
+    /// The last piece that a thread has read ahead or that was awaited, and where it begins.
     ahead: Option<(u64, Vec<u8>)>,
     /// The time of such reads for which nobody waited.
     pub(crate) hidden: Duration,
@@ -100,18 +105,55 @@ impl<'a> Supply<'a> {
     }
 
     /// Passes the bytes of a range to `take`, piece by piece.
-    pub(crate) fn each(
+    pub(crate) async fn each(
         &mut self,
         range: Range<u64>,
         mut take: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let mut at = range.start;
         while at < range.end {
+            self.fetch(at, range.end - at).await?;
             let piece = self.piece(at, range.end - at)?;
             at += piece.len() as u64;
             take(piece)?;
         }
         Ok(())
+    }
+
+    /// Whether the pass awaits what a source gives. Otherwise a thread waits for it.
+    fn awaits(&self, source: &Source) -> bool {
+        source.comes_later() && self.engine.driver.may_wait()
+    }
+
+    /// Awaits the next bytes from an offset on, if the source is asynchronous.
+    /// [`piece`](Self::piece), which waits for nothing of that kind, then has them.
+    pub(crate) async fn fetch(&mut self, offset_bytes: u64, most_bytes: u64) -> Result<()> {
+        let copies = self.copies;
+        let Some(source) = copies.source.as_ref().filter(|source| self.awaits(source)) else {
+            return Ok(());
+        };
+        let is_nearer = copies.host.is_some() || copies.disk.is_some() || self.reader.is_some();
+        if is_nearer || self.engine.is_dry() || self.is_ahead(offset_bytes) {
+            return Ok(());
+        }
+        let left_bytes = self.storage.len_bytes() - offset_bytes;
+        let wanted_bytes = left_bytes.min(most_bytes).min(AWAITED_BYTES);
+        let mut reading = pin!(source.give(offset_bytes, wanted_bytes as usize));
+        let engine = self.engine.address();
+        let reading = poll_fn(|context| {
+            let _inside = Inside::enter(engine);
+            reading.as_mut().poll(context)
+        });
+        match waits::wait(WaitsFor::Disk, reading).await {
+            Ok(bytes) => {
+                self.ahead = Some((offset_bytes, bytes));
+                Ok(())
+            }
+            Err(error) => {
+                let message = error.to_string();
+                Err(source_failure(self.storage.tag(), offset_bytes, &message))
+            }
+        }
     }
 
     /// The bytes from an offset on: at least one, at most `most_bytes`.
@@ -152,7 +194,7 @@ impl<'a> Supply<'a> {
         let (engine, storage, copies) = (self.engine, self.storage, self.copies);
         let origin = Origin {
             disk: copies.disk.as_deref(),
-            source: copies.source.as_ref(),
+            source: (copies.source.as_ref()).filter(|source| !self.awaits(source)),
         };
         let made_at = || storage.tag();
         let read = origin.read(
@@ -168,12 +210,16 @@ impl<'a> Supply<'a> {
         }
     }
 
+    /// Whether the last piece that was read ahead has this byte.
+    fn is_ahead(&self, offset_bytes: u64) -> bool {
+        (self.ahead.as_ref()).is_some_and(|(start, bytes)| {
+            (*start..start + bytes.len() as u64).contains(&offset_bytes)
+        })
+    }
+
     /// Takes the piece that begins here, if a thread reads ahead. `false` if there is none.
     fn has_ahead(&mut self, offset_bytes: u64) -> bool {
-        let is_in = |(start, bytes): &(u64, Vec<u8>)| {
-            (*start..start + bytes.len() as u64).contains(&offset_bytes)
-        };
-        if self.ahead.as_ref().is_some_and(is_in) {
+        if self.is_ahead(offset_bytes) {
             return true;
         }
         if self.reader.is_some() {
