@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::kernel::pages::Pages;
 use crate::engine::kernel::{Launch, Program, Role};
 use crate::error::Error;
 use crate::memory::{Residency, ShareHandle, Storage};
@@ -74,14 +75,29 @@ impl Cmd {
     /// the caller.
     #[inline]
     pub(crate) fn visit_operands(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
+        self.visit_unpaged(&mut visit);
+        if let Some((pages, role)) = self.pages() {
+            pages.storages().iter().for_each(|page| visit(page, role));
+        }
+    }
+
+    /// The pages, which other commands may share, with their role.
+    #[inline]
+    pub(crate) fn pages(&self) -> Option<(&Arc<Pages>, Role)> {
+        let Cmd::Launch(launch) = self else {
+            return None;
+        };
+        let operand = launch.program.pages()?;
+        Some((launch.pages.as_ref()?, launch.program.role(operand)))
+    }
+
+    /// As [`visit_operands`](Self::visit_operands), without pages.
+    #[inline]
+    pub(crate) fn visit_unpaged(&self, mut visit: impl FnMut(&Arc<Storage>, Role)) {
         match self {
             Cmd::Launch(launch) => {
                 for (index, arg) in launch.args.iter().enumerate() {
                     visit(&arg.storage, launch.program.role(index));
-                }
-                if let (Some(all), Some(pages)) = (&launch.pages, launch.program.pages()) {
-                    let role = launch.program.role(pages);
-                    all.storages().iter().for_each(|page| visit(page, role));
                 }
             }
             Cmd::Clear { dst, .. } => visit(dst, Role::Write),

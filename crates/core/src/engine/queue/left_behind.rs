@@ -47,8 +47,8 @@ struct Touched {
     error: Error,
 }
 
-fn address_of(reading: &Arc<Reading>) -> u64 {
-    Arc::as_ptr(reading) as u64
+fn address_of<T>(shared: &Arc<T>) -> u64 {
+    Arc::as_ptr(shared) as u64
 }
 
 impl LeftBehind {
@@ -250,12 +250,22 @@ impl LeftBehind {
         self.sources.clear();
         self.steps = 0;
         self.refused = None;
-        // For each storage, its holders among the commands that are still to be examined.
+        // For each storage, its holders among the commands that are still to be examined. Commands
+        // share their pages: each set of pages is one holder, and has a number of commands itself.
         let mut held: NumberMap<usize> = NumberMap::default();
+        let mut sharing: NumberMap<usize> = NumberMap::default();
+        let mut hold = |storage: &Arc<Storage>| {
+            *held.entry(storage.address() as u64).or_default() += 1;
+        };
         for (cmd, _) in &self.cmds {
-            cmd.each_operand(&mut |storage, _| {
-                *held.entry(storage.address() as u64).or_default() += 1
-            });
+            cmd.visit_unpaged(|storage, _| hold(storage));
+            if let Some((pages, _)) = cmd.pages() {
+                let sharing = sharing.entry(address_of(pages)).or_default();
+                *sharing += 1;
+                if *sharing == 1 {
+                    pages.storages().iter().for_each(&mut hold);
+                }
+            }
         }
         for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
             let is_read = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
@@ -265,12 +275,27 @@ impl LeftBehind {
                 let seen = storage.residency() == Residency::Imported;
                 role != Role::Read && (seen || Arc::strong_count(storage) > held)
             });
-            cmd.each_operand(&mut |storage, _| {
+            // A command behind it may want the pages, too.
+            let shares = cmd.pages().is_some_and(|(pages, role)| {
+                let sharing = sharing.get(&address_of(pages)).copied().unwrap_or(0);
+                role != Role::Read && Arc::strong_count(pages) > sharing
+            });
+            let mut release = |storage: &Arc<Storage>| {
                 if let Some(held) = held.get_mut(&(storage.address() as u64)) {
                     *held -= 1;
                 }
-            });
-            if is_read || is_used {
+            };
+            cmd.visit_unpaged(|storage, _| release(storage));
+            if let Some((pages, _)) = cmd.pages() {
+                let left = sharing.get_mut(&address_of(pages)).map(|sharing| {
+                    *sharing -= 1;
+                    *sharing
+                });
+                if left == Some(0) {
+                    pages.storages().iter().for_each(release);
+                }
+            }
+            if is_read || is_used || shares {
                 receive(cmd, error);
             }
         }
