@@ -89,3 +89,16 @@ macro_rules! refused {
     };
 }
 pub(crate) use refused;
+
+/// Checks the elements that a call gives, and its shape if there is one.
+macro_rules! gives {
+    ($type:ty: $call:expr => $values:expr) => {
+        assert_eq!($call?.to_vec::<$type>()?, $values)
+    };
+    ($type:ty: $call:expr => $shape:expr, $values:expr) => {{
+        let got = $call?;
+        assert_eq!(got.shape(), $shape);
+        assert_eq!(got.to_vec::<$type>()?, $values);
+    }};
+}
+pub(crate) use gives;

@@ -11,7 +11,7 @@ use lapidary::{
 };
 
 use crate::devices::{reference, refused};
-use crate::ops_reduce::model::{Array, assert_close, download, same};
+use crate::ops_reduce::model::{Array, download, near, same};
 
 fn gpu() -> Gpu {
     Gpu::open(Options::from_env().unwrap()).unwrap()
@@ -248,13 +248,13 @@ fn check_end(
     apart: impl FnOnce(&Tensor) -> Result<Tensor>,
 ) -> Result<()> {
     let (fused, apart) = (a.matmul_with(b, end)?, apart(&a.matmul(b)?)?);
-    assert_eq!(fused.dtype(), apart.dtype());
-    let error = match apart.dtype() {
-        DType::F16 => 2e-3,
-        _ => 1e-6,
+    let error = if apart.dtype() == DType::F16 {
+        2e-3
+    } else {
+        1e-6
     };
     let what = format!("{:?} times {:?}", a.shape(), b.shape());
-    assert_close(&download(&fused), &download(&apart), error, &what);
+    near(&fused, &apart, error, &what);
     Ok(())
 }
 
@@ -332,11 +332,8 @@ fn a_linear_layer_is_a_product_with_the_transposed_weight_and_a_bias() -> Result
         assert_eq!(download(&layer), download(&(&product + &bias)?));
     }
     let (x, ints) = (whole(&gpu, &[5, 8]), bias.cast(DType::I32)?);
-    for refused in [
-        x.linear(&bias, None),
-        x.linear(&weight, Some(&ints)),
-        x.linear(&weight, Some(&x)),
-    ] {
+    let [no_matrix, ints] = [x.linear(&bias, None), x.linear(&weight, Some(&ints))];
+    for refused in [no_matrix, ints, x.linear(&weight, Some(&x))] {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.starts_with("linear: "), "{refused}");
     }
@@ -386,18 +383,14 @@ fn reductions_of_long_rows_are_whole() -> Result<()> {
         for axis in [0, 1] {
             let sums = ones.sum(&[axis])?.to_vec::<f32>()?;
             let expected = shape[axis as usize] as f32;
-            assert!(
-                sums.iter().all(|&sum| sum == expected),
-                "{shape:?} over {axis}"
-            );
+            let is_whole = sums.iter().all(|&sum| sum == expected);
+            assert!(is_whole, "{shape:?} over {axis}");
         }
         let soft = ones.softmax(1)?;
         let share = 1.0 / shape[1] as f32;
         let first = soft.narrow(0, 0, 2)?.to_vec::<f32>()?;
-        assert!(
-            first.iter().all(|&p| (p - share).abs() < 1e-4 * share),
-            "{shape:?}"
-        );
+        let is_share = |p: &f32| (p - share).abs() < 1e-4 * share;
+        assert!(first.iter().all(is_share), "{shape:?}");
         let last = gpu.arange(0.0, shape[1] as f64, 1.0, DType::F32)?;
         let far = last.reshape(&[1, shape[1]])?.argmax(1)?;
         assert_eq!(far.to_vec::<u32>()?, [shape[1] as u32 - 1]);

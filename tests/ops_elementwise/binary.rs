@@ -6,8 +6,9 @@ use lapidary::{DType, Gpu, Result, Tensor};
 
 use crate::common::operands::numbers;
 use crate::common::rows;
-use crate::devices::{each, gpus, reference, refused};
-use crate::ops_elementwise::model::{Sample, broadcast, check_all, samples, tensor, views};
+use crate::devices::{each, gives, gpus, reference, refused};
+use crate::ops_elementwise::model::{Sample, check_all, samples, tensor, views};
+use crate::ops_reduce::model::{all_same, same};
 
 pub(crate) type Method = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
@@ -82,8 +83,10 @@ fn check_pairs<T: Sample>(device: &str, gpu: &Gpu, reference: &Gpu) -> Result<()
         let a = tensor::<T>(gpu, random, shape_a);
         let b = tensor::<T>(gpu, random, shape_b);
         let (far_a, far_b) = (a.to(reference)?, b.to(reference)?);
-        let x = broadcast(&numbers(&a)?, shape_a, shape);
-        let y = broadcast(&numbers(&b)?, shape_b, shape);
+        let (x, y) = (
+            numbers(&a.broadcast_to(shape)?)?,
+            numbers(&b.broadcast_to(shape)?)?,
+        );
         for (row, method) in cases() {
             if !row.accepts(T::DTYPE) || !is_tested(row.name, shape) {
                 continue;
@@ -146,11 +149,11 @@ fn division_by_zero_and_the_least_number_are_defined() -> Result<()> {
         let halved = [i32::MIN, i32::MIN, i32::MIN, i32::MIN / 2];
         assert_eq!((&least / &by)?.to_vec::<i32>()?, halved);
         assert_eq!(least.floor_divide(&by)?.to_vec::<i32>()?, halved);
-        assert_eq!((&least % &by)?.to_vec::<i32>()?, [0; 4]);
-        assert_eq!(least.remainder(&by)?.to_vec::<i32>()?, [0; 4]);
+        gives!(i32: &least % &by => [0; 4]);
+        gives!(i32: least.remainder(&by) => [0; 4]);
         let few = gpu.tensor(&[1, -1, -1, 0, 7, -7], &[6])?;
         let by = gpu.tensor(&[-3, -2, -3, -1, -1, -1], &[6])?;
-        assert_eq!(few.pow(&by)?.to_vec::<i32>()?, [1, 1, -1, 0, 0, 0]);
+        gives!(i32: few.pow(&by) => [1, 1, -1, 0, 0, 0]);
         let few = few.cast(DType::I8)?.pow(&by.cast(DType::I8)?)?;
         assert_eq!(few.to_vec::<i8>()?, [1, 1, -1, 0, 0, 0]);
     }
@@ -159,33 +162,22 @@ fn division_by_zero_and_the_least_number_are_defined() -> Result<()> {
 
 #[test]
 fn views_of_every_kind_meet() -> Result<()> {
+    let reference = reference();
     for gpu in each() {
         let random = &mut fastrand::Rng::with_seed(6);
-        for (a, b) in views::<u8>(&gpu, random)?
-            .iter()
-            .zip(views::<u8>(&gpu, random)?)
-        {
-            let wanted: Vec<u8> = (a.to_vec::<u8>()?.iter().zip(b.to_vec::<u8>()?))
-                .map(|(a, b)| a.wrapping_sub(b))
-                .collect();
-            assert_eq!((a - &b)?.to_vec::<u8>()?, wanted, "{a} - {b}");
+        let [a, b] = [views::<u8>(&gpu, random)?, views::<u8>(&gpu, random)?];
+        for (a, b) in a.iter().zip(&b) {
+            let what = format!("{a} - {b}");
+            same(&what, &reference, &[a, b], 0.0, |t| &t[0] - &t[1]);
         }
-        for (a, b) in views::<i32>(&gpu, random)?
-            .iter()
-            .zip(views::<i32>(&gpu, random)?)
-        {
+        let [a, b] = [views::<i32>(&gpu, random)?, views::<i32>(&gpu, random)?];
+        for (a, b) in a.iter().zip(&b) {
             let row = tensor::<i32>(&gpu, random, &a.shape()[a.rank().min(1)..]);
-            let x = a.to_vec::<i32>()?;
-            let y = broadcast(&row.to_vec::<i32>()?, row.shape(), a.shape());
-            let wanted: Vec<i32> = x.iter().zip(y).map(|(x, y)| x.wrapping_add(y)).collect();
-            assert_eq!((a + &row)?.to_vec::<i32>()?, wanted, "{a} + {row}");
-            let lesser = a.lt(&b)?;
-            let c = lesser.to_vec::<bool>()?;
-            let y = b.to_vec::<i32>()?;
-            let wanted: Vec<i32> = (0..c.len())
-                .map(|k| if c[k] { x[k] } else { y[k] })
-                .collect();
-            assert_eq!(lesser.where_(a, &b)?.to_vec::<i32>()?, wanted, "{a} ? {b}");
+            let what = format!("{a}, {b} and {row}");
+            all_same(&what, &reference, &[a, b, &row], 0.0, |t| {
+                let lesser = t[0].lt(&t[1])?.where_(&t[0], &t[1])?;
+                Ok([(&t[0] + &t[2])?, lesser])
+            });
         }
     }
     Ok(())
@@ -193,26 +185,19 @@ fn views_of_every_kind_meet() -> Result<()> {
 
 #[test]
 fn where_broadcasts_all_three_and_takes_more_dimensions_than_its_parameters_hold() -> Result<()> {
-    let shape = [2, 3, 2, 2, 2, 3, 2, 2];
+    let bits = |t: Result<Tensor>| -> Result<Vec<u32>> {
+        Ok(t?.to_vec::<f32>()?.iter().map(|x| x.to_bits()).collect())
+    };
+    let reference = reference();
     for gpu in each() {
         let random = &mut fastrand::Rng::with_seed(7);
         let c = tensor::<bool>(&gpu, random, &[2, 1, 2, 1, 2, 1, 2, 1]);
-        let a = tensor::<f32>(&gpu, random, &shape).permute(&[7, 6, 5, 4, 3, 2, 1, 0])?;
+        let a = tensor::<f32>(&gpu, random, &[2, 3, 2, 2, 2, 3, 2, 2]);
+        let a = a.permute(&[7, 6, 5, 4, 3, 2, 1, 0])?;
         let a = a.permute(&[7, 6, 5, 4, 3, 2, 1, 0])?;
         let b = tensor::<f32>(&gpu, random, &[3, 1, 2, 1, 3, 1, 2]);
-        let (x, y, z) = (c.to_vec::<bool>()?, a.to_vec::<f32>()?, b.to_vec::<f32>()?);
-        let x = broadcast(&x, c.shape(), &shape);
-        let z = broadcast(&z, b.shape(), &shape);
-        let wanted: Vec<u32> = (0..y.len())
-            .map(|k| if x[k] { y[k] } else { z[k] }.to_bits())
-            .collect();
-        let got: Vec<u32> = c
-            .where_(&a, &b)?
-            .to_vec::<f32>()?
-            .iter()
-            .map(|x| x.to_bits())
-            .collect();
-        assert_eq!(got, wanted);
+        let [x, y, z] = [&c, &a, &b].map(|t| t.to(&reference).unwrap());
+        assert_eq!(bits(c.where_(&a, &b))?, bits(x.where_(&y, &z))?);
     }
     Ok(())
 }
@@ -225,8 +210,7 @@ fn an_operand_of_one_element_is_read_where_it_is() -> Result<()> {
         let x = gpu
             .tensor(&[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2])?
             .t()?;
-        let product = x.mul(&one)?.to_vec::<f32>()?;
-        assert_eq!(product, [30.0, 90.0, 150.0, 60.0, 120.0, 180.0]);
+        gives!(f32: x.mul(&one) => [30.0, 90.0, 150.0, 60.0, 120.0, 180.0]);
         let is_more = x.mul(&one)?.gt(&base.select(0, 3)?)?.to_vec::<bool>()?;
         assert_eq!(is_more, [false, true, true, true, true, true]);
         x.add_(&one)?;
@@ -240,18 +224,18 @@ fn an_operand_of_one_element_is_read_where_it_is() -> Result<()> {
 fn numbers_take_the_place_of_tensors_on_either_side() -> Result<()> {
     for gpu in each() {
         let x = gpu.tensor(&[1.0_f32, 2.0, 4.0], &[3])?;
-        assert_eq!((&x * 2.0)?.to_vec::<f32>()?, [2.0, 4.0, 8.0]);
-        assert_eq!((8.0 / &x)?.to_vec::<f32>()?, [8.0, 4.0, 2.0]);
-        assert_eq!((1 - &x)?.to_vec::<f32>()?, [0.0, -1.0, -3.0]);
-        assert_eq!((-&x)?.to_vec::<f32>()?, [-1.0, -2.0, -4.0]);
-        assert_eq!(x.pow(2)?.to_vec::<f32>()?, [1.0, 4.0, 16.0]);
+        gives!(f32: &x * 2.0 => [2.0, 4.0, 8.0]);
+        gives!(f32: 8.0 / &x => [8.0, 4.0, 2.0]);
+        gives!(f32: 1 - &x => [0.0, -1.0, -3.0]);
+        gives!(f32: -&x => [-1.0, -2.0, -4.0]);
+        gives!(f32: x.pow(2) => [1.0, 4.0, 16.0]);
         assert_eq!(x.pow(0.5)?.to_vec::<f32>()?[2], 2.0);
-        assert_eq!(x.maximum(1.5)?.to_vec::<f32>()?, [1.5, 2.0, 4.0]);
-        assert_eq!(x.ge(2)?.to_vec::<bool>()?, [false, true, true]);
+        gives!(f32: x.maximum(1.5) => [1.5, 2.0, 4.0]);
+        gives!(bool: x.ge(2) => [false, true, true]);
         let chain = ((&x + &x)? + &x)?.relu()?;
         assert_eq!(chain.to_vec::<f32>()?, [3.0, 6.0, 12.0]);
         let n = gpu.tensor(&[7_u8, 255], &[2])?;
-        assert_eq!(n.add(1)?.to_vec::<u8>()?, [8, 0]);
+        gives!(u8: n.add(1) => [8, 0]);
         refused!(DType: n.add(256));
         refused!(DType: &n * 0.5);
     }

@@ -4,19 +4,22 @@
 use half::{bf16, f16};
 use lapidary::{DType, Result, Tensor};
 
-use crate::devices::{each, reference, refused};
+use crate::devices::{each, gives, reference, refused};
 use crate::ops_elementwise::model::{ODD_FLOATS, check_all, floats};
 
 const INF: f32 = f32::INFINITY;
 const NAN: f32 = f32::NAN;
+
+fn at(element: usize) -> String {
+    format!("element {element}")
+}
 
 #[test]
 fn nearness_of_other_types() -> Result<()> {
     for gpu in each() {
         let h = gpu.tensor(&[1.0, 1.01, NAN].map(bf16::from_f32), &[3])?;
         let one = gpu.tensor(&[bf16::ONE], &[1])?;
-        let near = h.is_close(&one, 0.02, 0.0, true)?.to_vec::<bool>()?;
-        assert_eq!(near, [true, true, false]);
+        gives!(bool: h.is_close(&one, 0.02, 0.0, true) => [true, true, false]);
         let n = gpu.tensor(&[1], &[1])?;
         refused!(DType: n.is_close(&n, 0.0, 0.0, false));
     }
@@ -45,13 +48,9 @@ fn what_is_not_finite_becomes_a_number() -> Result<()> {
         x.narrow(0, 0, 2)?.nan_to_num_(0.5, None, None)?;
         assert_eq!(x.to_vec::<f32>()?, [0.5, f32::MAX, -INF, 0.0, 2.5]);
         let n = gpu.tensor(&[1], &[1])?;
-        for refused in [
-            n.nan_to_num(0.0, None, None),
-            n.is_pos_inf(),
-            n.is_neg_inf(),
-        ] {
-            refused!(DType: refused);
-        }
+        refused!(DType: n.nan_to_num(0.0, None, None));
+        refused!(DType: n.is_pos_inf());
+        refused!(DType: n.is_neg_inf());
     }
     Ok(())
 }
@@ -60,9 +59,9 @@ fn what_is_not_finite_becomes_a_number() -> Result<()> {
 fn thresholds_hold_integers_too() -> Result<()> {
     for gpu in each() {
         let n = gpu.tensor(&[-9, -2, 0, 3, 8], &[5])?;
-        assert_eq!(n.relu6()?.to_vec::<i32>()?, [0, 0, 0, 3, 6]);
-        assert_eq!(n.hardtanh(-2, 3)?.to_vec::<i32>()?, [-2, -2, 0, 3, 3]);
-        assert_eq!(n.threshold(0, 20)?.to_vec::<i32>()?, [20, 20, 20, 3, 8]);
+        gives!(i32: n.relu6() => [0, 0, 0, 3, 6]);
+        gives!(i32: n.hardtanh(-2, 3) => [-2, -2, 0, 3, 3]);
+        gives!(i32: n.threshold(0, 20) => [20, 20, 20, 3, 8]);
         refused!(DType: n.hardshrink(0.5));
         refused!(DType: n.softshrink(0.5));
         refused!(DType: n.threshold(0.5, 0));
@@ -84,19 +83,13 @@ fn slopes_are_one_for_all_or_one_a_channel() -> Result<()> {
             for weights in [&weight, &weight.narrow(0, 0, 1)?] {
                 let (got, wanted) = (x.prelu(weights)?, far(&x)?.prelu(&far(weights)?)?);
                 let what = format!("prelu by {weights}");
-                check_all(
-                    &what,
-                    &got,
-                    &wanted,
-                    |_| Some([0.0; 2]),
-                    |at| at.to_string(),
-                )?;
+                check_all(&what, &got, &wanted, |_| Some([0.0; 2]), at)?;
             }
             refused!(Shape: x.prelu(&weight.narrow(0, 0, 2)?));
         }
         let row = gpu.tensor(&[-1.0_f32, 2.0], &[2])?;
         let slope = gpu.tensor(&[0.5_f32], &[1])?;
-        assert_eq!(row.prelu(&slope)?.to_vec::<f32>()?, [-0.5, 2.0]);
+        gives!(f32: row.prelu(&slope) => [-0.5, 2.0]);
         let half = gpu.tensor(&[f16::ONE], &[1])?;
         refused!(DType: row.prelu(&half));
         refused!(Shape: row.prelu(&row));
@@ -115,13 +108,7 @@ fn one_half_of_an_axis_is_the_gate_of_the_other() -> Result<()> {
             for axis in [0, 1, -1] {
                 let (got, wanted) = (x.glu(axis)?, far(&x)?.glu(axis)?);
                 let what = format!("glu along {axis}");
-                check_all(
-                    &what,
-                    &got,
-                    &wanted,
-                    |_| Some([2e-5, 1e-7]),
-                    |at| at.to_string(),
-                )?;
+                check_all(&what, &got, &wanted, |_| Some([2e-5, 1e-7]), at)?;
             }
         }
         let x = gpu.zeros(&[2, 3], DType::F32)?;

@@ -129,35 +129,19 @@ fn check_cast(device: &str, x: &Tensor, to: DType) -> Result<()> {
     };
     for (got, number) in download(&y).values.iter().zip(download(x).values) {
         let wanted = convert(number);
-        let is_it = alike(&[*got], &[wanted]);
-        assert!(
-            is_it,
-            "{number} of {from} as {to} is {got}, not {wanted}, on {device}"
-        );
+        let what = format!("{number} of {from} as {to} is {got}, not {wanted}, on {device}");
+        assert!(alike(&[*got], &[wanted]), "{what}");
     }
     Ok(())
 }
 
 #[test]
 fn casts_follow_rusts_as() -> Result<()> {
-    let ends = [
-        -2147483904.0,
-        -2147483648.0,
-        2147483520.0,
-        2147483647.0,
-        2147483648.0,
-    ];
-    let above = [
-        4294967040.0,
-        4294967296.0,
-        255.0,
-        255.5,
-        256.0,
-        0.999,
-        -0.999,
-        16777217.0,
-    ];
-    let more = ends.iter().chain(&above).map(|&x: &f32| f64::from(x));
+    let ends = [-2147483904.0, -2147483648.0, 2147483520.0, 2147483647.0];
+    let above = [2147483648.0, 4294967040.0, 4294967296.0, 16777217.0];
+    let small = [255.0, 255.5, 256.0, 0.999, -0.999];
+    let more = ends.iter().chain(&above).chain(&small);
+    let more = more.map(|&x: &f32| f64::from(x));
     let floats: Vec<f64> = ODD_FLOATS.iter().map(|&x| x.into()).chain(more).collect();
     let ints = [-65536, -257, -1, 0, 1, 255, 256, 65519, 65520, 1 << 24];
     let ints = ints.into_iter().chain([i32::MIN, i32::MAX]).map(f64::from);
@@ -171,9 +155,8 @@ fn casts_follow_rusts_as() -> Result<()> {
                 DType::I8 => (-128..128).map(f64::from).collect(),
                 DType::Bool => vec![1.0, 0.0, 1.0],
                 _ => {
-                    Array::new(&[floats.len()], |at| floats[at])
-                        .rounded(from)
-                        .values
+                    let all = Array::new(&[floats.len()], |at| floats[at]);
+                    all.rounded(from).values
                 }
             };
             let x = Array::new(&[numbers.len()], |at| numbers[at]).upload(&gpu, from);
@@ -200,15 +183,10 @@ fn floats_become_narrower_ones_as_on_the_host_and_back() -> Result<()> {
         floats.extend([middle, middle.next_up(), middle.next_down(), -middle]);
     }
     // And between two bf16 with some exponents: next to the midpoint, and with a carry.
-    let mut upper = vec![
-        f32::NAN,
-        f32::from_bits(0x7f80_0001),
-        f32::from_bits(0xffff_ffff),
-    ];
-    for k in (0x0080..0x0100)
-        .chain(0x3f00..0x4000)
-        .chain(0x7f00..=0x7f80)
-    {
+    let mut upper = vec![f32::NAN];
+    upper.extend([0x7f80_0001, 0xffff_ffff].map(f32::from_bits));
+    let exponents = (0x0080..0x0100).chain(0x3f00..0x4000);
+    for k in exponents.chain(0x7f00..=0x7f80) {
         for low in [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff_u32] {
             upper.extend([0, 1 << 31].map(|sign| f32::from_bits(sign | k << 16 | low)));
         }

@@ -1,4 +1,4 @@
-//! Tools for comparisons: views to test, broadcasting in plain Rust, closeness.
+//! Tools for comparisons: random elements, views to test, closeness.
 
 use half::{bf16, f16};
 use lapidary::{DType, Element, Gpu, Result, Tensor};
@@ -40,61 +40,34 @@ pub(crate) trait Sample: Element + PartialOrd {
     fn sample(random: &mut fastrand::Rng) -> Self;
 }
 
-impl Sample for f32 {
-    fn sample(random: &mut fastrand::Rng) -> f32 {
-        match random.u32(0..8) {
-            0 => ODD_FLOATS[random.usize(0..ODD_FLOATS.len())],
-            _ => random.f32() * 8.0 - 4.0,
+macro_rules! sample {
+    ($($type:ident: |$random:ident| $sample:expr;)*) => {$(
+        impl Sample for $type {
+            fn sample($random: &mut fastrand::Rng) -> $type {
+                $sample
+            }
         }
-    }
+    )*};
 }
 
-impl Sample for f16 {
-    fn sample(random: &mut fastrand::Rng) -> f16 {
-        f16::from_f32(f32::sample(random))
-    }
-}
-
-impl Sample for bf16 {
-    fn sample(random: &mut fastrand::Rng) -> bf16 {
-        bf16::from_f32(f32::sample(random))
-    }
-}
-
-impl Sample for i32 {
-    fn sample(random: &mut fastrand::Rng) -> i32 {
-        match random.u32(0..8) {
-            0 => [i32::MIN, i32::MAX, -1, 0, 1][random.usize(0..5)],
-            _ => random.i32(-40..40),
-        }
-    }
-}
-
-impl Sample for u32 {
-    fn sample(random: &mut fastrand::Rng) -> u32 {
-        match random.u32(0..8) {
-            0 => [u32::MAX, 0, 1, 1 << 31][random.usize(0..4)],
-            _ => random.u32(0..40),
-        }
-    }
-}
-
-impl Sample for u8 {
-    fn sample(random: &mut fastrand::Rng) -> u8 {
-        random.u8(..)
-    }
-}
-
-impl Sample for i8 {
-    fn sample(random: &mut fastrand::Rng) -> i8 {
-        random.i8(..)
-    }
-}
-
-impl Sample for bool {
-    fn sample(random: &mut fastrand::Rng) -> bool {
-        random.bool()
-    }
+sample! {
+    f32: |random| match random.u32(0..8) {
+        0 => ODD_FLOATS[random.usize(0..ODD_FLOATS.len())],
+        _ => random.f32() * 8.0 - 4.0,
+    };
+    f16: |random| f16::from_f32(f32::sample(random));
+    bf16: |random| bf16::from_f32(f32::sample(random));
+    i32: |random| match random.u32(0..8) {
+        0 => [i32::MIN, i32::MAX, -1, 0, 1][random.usize(0..5)],
+        _ => random.i32(-40..40),
+    };
+    u32: |random| match random.u32(0..8) {
+        0 => [u32::MAX, 0, 1, 1 << 31][random.usize(0..4)],
+        _ => random.u32(0..40),
+    };
+    u8: |random| random.u8(..);
+    i8: |random| random.i8(..);
+    bool: |random| random.bool();
 }
 
 /// `len` random elements.
@@ -110,9 +83,9 @@ pub(crate) fn tensor<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng, shape: &[
 
 /// Views of every kind, with random elements.
 pub(crate) fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<Vec<Tensor>> {
-    let mut views = Vec::new();
-    for shape in [
-        &[0][..],
+    let mut new = |shape: &[usize]| tensor::<T>(gpu, random, shape);
+    let shapes: [&[usize]; 10] = [
+        &[0],
         &[],
         &[1],
         &[3],
@@ -122,55 +95,33 @@ pub(crate) fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<
         &[2, 0, 3],
         &[2, 3, 4],
         &[7, 900],
-    ] {
-        views.push(tensor::<T>(gpu, random, shape));
-    }
-    let flat = tensor::<T>(gpu, random, &[100]);
+    ];
+    let mut views: Vec<Tensor> = shapes.into_iter().map(&mut new).collect();
+    let (flat, plane, cube) = (new(&[100]), new(&[12, 8]), new(&[3, 4, 5]));
     for start in 1..5 {
         views.push(flat.narrow(0, start, 50 + start)?);
     }
-    views.push(flat.slice(0, None, None, 3)?);
-    views.push(flat.flip(&[0])?);
-    let plane = tensor::<T>(gpu, random, &[12, 8]);
-    views.push(plane.t()?);
-    views.push(plane.narrow(1, 4, 4)?);
-    views.push(plane.narrow(1, 3, 5)?.t()?);
-    views.push(plane.slice(0, None, None, -2)?);
-    views.push(plane.flip(&[1])?);
-    views.push(plane.select(1, 3)?);
-    views.push(tensor::<T>(gpu, random, &[9, 7]).t()?);
-    views.push(tensor::<T>(gpu, random, &[9, 8]).t()?);
-    let cube = tensor::<T>(gpu, random, &[3, 4, 5]);
     for axes in [[2, 0, 1], [1, 0, 2], [2, 1, 0], [0, 2, 1]] {
         views.push(cube.permute(&axes)?);
     }
-    views.push(tensor::<T>(gpu, random, &[2, 8, 3, 4]).permute(&[0, 2, 3, 1])?);
-    views.push(tensor::<T>(gpu, random, &[3, 1]).broadcast_to(&[2, 3, 4])?);
-    views.push(tensor::<T>(gpu, random, &[4]).broadcast_to(&[6, 4])?);
-    views.push(tensor::<T>(gpu, random, &[]).broadcast_to(&[9])?);
-    let many = tensor::<T>(gpu, random, &[2, 3, 2, 2, 2, 3, 2, 2]);
-    views.push(many.permute(&[7, 6, 5, 4, 3, 2, 1, 0])?);
+    views.extend([
+        flat.slice(0, None, None, 3)?,
+        flat.flip(&[0])?,
+        plane.t()?,
+        plane.narrow(1, 4, 4)?,
+        plane.narrow(1, 3, 5)?.t()?,
+        plane.slice(0, None, None, -2)?,
+        plane.flip(&[1])?,
+        plane.select(1, 3)?,
+        new(&[9, 7]).t()?,
+        new(&[9, 8]).t()?,
+        new(&[2, 8, 3, 4]).permute(&[0, 2, 3, 1])?,
+        new(&[3, 1]).broadcast_to(&[2, 3, 4])?,
+        new(&[4]).broadcast_to(&[6, 4])?,
+        new(&[]).broadcast_to(&[9])?,
+        new(&[2, 3, 2, 2, 2, 3, 2, 2]).permute(&[7, 6, 5, 4, 3, 2, 1, 0])?,
+    ]);
     Ok(views)
-}
-
-/// The elements of an operand, repeated to a larger shape.
-pub(crate) fn broadcast<T: Copy>(data: &[T], shape: &[usize], to: &[usize]) -> Vec<T> {
-    let count = to.iter().product();
-    let skipped = to.len() - shape.len();
-    let pick = |mut k: usize| {
-        let (mut at, mut step) = (0, 1);
-        for axis in (0..to.len()).rev() {
-            let index = k % to[axis];
-            k /= to[axis];
-            if axis >= skipped {
-                let dim = shape[axis - skipped];
-                at += if dim == 1 { 0 } else { index * step };
-                step *= dim;
-            }
-        }
-        data[at]
-    };
-    (0..count).map(pick).collect()
 }
 
 /// A number rounded to a float type, and the relative error of a result that is rounded twice.
@@ -184,15 +135,7 @@ pub(crate) fn rounded(dtype: DType, exact: f64) -> (f32, f32) {
 
 /// Floats of any width, as f32.
 pub(crate) fn floats(tensor: &Tensor) -> Result<Vec<f32>> {
-    match tensor.dtype() {
-        DType::F16 => Ok(tensor.to_vec::<f16>()?.iter().map(|x| x.to_f32()).collect()),
-        DType::Bf16 => Ok(tensor
-            .to_vec::<bf16>()?
-            .iter()
-            .map(|x| x.to_f32())
-            .collect()),
-        _ => tensor.to_vec::<f32>(),
-    }
+    Ok(numbers(tensor)?.into_iter().map(|x| x as f32).collect())
 }
 
 /// Are both the same number, within a relative or an absolute error? NaN equals NaN. Subnormal
@@ -234,12 +177,8 @@ pub(crate) fn check_all(
         let is_near = match error(at) {
             Some(_) if !is_float => got == wanted,
             Some([relative, absolute]) => {
-                let absolute = if more > 0.0 {
-                    absolute + 1e-7
-                } else {
-                    absolute
-                };
-                close(got as f32, wanted as f32, relative + more, absolute)
+                let least = if more > 0.0 { 1e-7 } else { 0.0 };
+                close(got as f32, wanted as f32, relative + more, absolute + least)
             }
             None => true,
         };
@@ -251,9 +190,6 @@ pub(crate) fn check_all(
 /// Are the elements equal, in order? NaN equals NaN, because an adapter may give another NaN.
 pub(crate) fn alike<T: PartialEq>(got: &[T], wanted: &[T]) -> bool {
     let is_nan = |x: &T| x.ne(x);
-    got.len() == wanted.len()
-        && got
-            .iter()
-            .zip(wanted)
-            .all(|(a, b)| a == b || is_nan(a) && is_nan(b))
+    let is_alike = |(a, b): (&T, &T)| a == b || is_nan(a) && is_nan(b);
+    got.len() == wanted.len() && got.iter().zip(wanted).all(is_alike)
 }

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::devices::{each, gpus, reference, refused};
+use crate::devices::{each, gives, gpus, reference, refused};
 use crate::ops_elementwise::model::{Sample, assert_close, check_all, floats, tensor};
 
 type Method = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
@@ -82,12 +82,12 @@ fn both_ends_are_met_and_integers_wrap() -> Result<()> {
         assert_eq!(met, [0.1, 1e9, 1e8, 12.1]);
         let n = gpu.tensor(&[250_u8, 3, 0], &[3])?;
         let m = gpu.tensor(&[2_u8, 100, 9], &[3])?;
-        assert_eq!(n.addcmul(&m, &m, 3)?.to_vec::<u8>()?, [6, 51, 243]);
+        gives!(u8: n.addcmul(&m, &m, 3) => [6, 51, 243]);
         let n = gpu.tensor(&[i32::MAX, -3], &[2])?;
         let m = gpu.tensor(&[1, 1 << 20], &[2])?;
         // The square of the second is 2^40, which wraps to 0.
-        assert_eq!(n.addcmul(&m, &m, -1)?.to_vec::<i32>()?, [i32::MAX - 1, -3]);
-        assert_eq!(n.addcmul(&m, &m, 1)?.to_vec::<i32>()?, [i32::MIN, -3]);
+        gives!(i32: n.addcmul(&m, &m, -1) => [i32::MAX - 1, -3]);
+        gives!(i32: n.addcmul(&m, &m, 1) => [i32::MIN, -3]);
     }
     Ok(())
 }
@@ -194,17 +194,14 @@ fn either_choice_of_where_may_be_a_number() -> Result<()> {
     for gpu in each() {
         let mask = gpu.tensor(&[true, false, true], &[3])?;
         let x = gpu.tensor(&[1.0_f32, 2.0], &[2, 1])?;
-        let got = mask.where_(&x, -0.5)?;
-        assert_eq!(got.shape(), [2, 3]);
-        assert_eq!(got.to_vec::<f32>()?, [1.0, -0.5, 1.0, 2.0, -0.5, 2.0]);
-        let got = mask.where_(7, &x)?;
-        assert_eq!(got.to_vec::<f32>()?, [7.0, 1.0, 7.0, 7.0, 2.0, 7.0]);
-        assert_eq!(mask.where_(1, 0.5)?.to_vec::<f32>()?, [1.0, 0.5, 1.0]);
-        assert_eq!(mask.where_(-1, 0)?.to_vec::<i32>()?, [-1, 0, -1]);
+        gives!(f32: mask.where_(&x, -0.5) => [2, 3], [1.0, -0.5, 1.0, 2.0, -0.5, 2.0]);
+        gives!(f32: mask.where_(7, &x) => [7.0, 1.0, 7.0, 7.0, 2.0, 7.0]);
+        gives!(f32: mask.where_(1, 0.5) => [1.0, 0.5, 1.0]);
+        gives!(i32: mask.where_(-1, 0) => [-1, 0, -1]);
         let flipped = mask.where_(false, true)?;
         assert_eq!(flipped.to_vec::<bool>()?, [false, true, false]);
         let small = gpu.tensor(&[5_u8, 6, 7], &[3])?;
-        assert_eq!(mask.where_(&small, 255)?.to_vec::<u8>()?, [5, 255, 7]);
+        gives!(u8: mask.where_(&small, 255) => [5, 255, 7]);
         refused!(DType: mask.where_(&small, 256));
         refused!(DType: mask.where_(true, 1));
         refused!(DType: x.where_(1, 0));

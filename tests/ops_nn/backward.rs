@@ -1,126 +1,39 @@
-//! The gradients of softmax, layer normalization and gelu against differences of the operations in
-//! f64.
+//! The gradients of softmax, layer normalization and gelu. `tests/torch/gradients` compares them
+//! with PyTorch.
 
 use lapidary::{DType, Gpu, Options, Result, Tensor};
 
-use crate::devices::refused;
+use crate::devices::{reference, refused};
 use crate::ops_reduce::model::*;
 
-/// `Σ grad · ∂f/∂x` by central differences of `f`, which maps a whole array.
-fn by_differences(x: &Array, grad: &Array, f: impl Fn(&Array) -> Vec<f64>) -> Array {
-    const STEP: f64 = 1e-5;
-    let moved = |at: usize, by: f64| {
-        let mut x = x.clone();
-        x.values[at] += by;
-        let y = f(&x);
-        y.iter().zip(&grad.values).map(|(y, g)| y * g).sum::<f64>()
-    };
-    Array::new(&x.shape, |at| {
-        (moved(at, STEP) - moved(at, -STEP)) / (2.0 * STEP)
-    })
-}
-
-fn softmax(x: &Array, axis: usize, log: bool) -> Vec<f64> {
-    let (_, rows) = x.rows(&[axis]);
-    let stats: Vec<(f64, f64)> = (rows.iter())
-        .map(|row| {
-            let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            (max, row.iter().map(|v| (v - max).exp()).sum())
-        })
-        .collect();
-    let each = |flat: usize| {
-        let index = x.index(flat);
-        let kept = (0..index.len()).filter(|&at| at != axis);
-        let (max, sum) = stats[kept.fold(0, |row, at| row * x.shape[at] + index[at])];
-        let value = x.values[flat] - max;
-        if log {
-            value - sum.ln()
-        } else {
-            value.exp() / sum
-        }
-    };
-    (0..x.values.len()).map(each).collect()
-}
-
-fn layer_norm(x: &Array, length: usize, weight: &[f64], bias: &[f64]) -> Vec<f64> {
-    let rows = x.values.chunks(length);
-    rows.flat_map(|row| {
-        let mean = row.iter().sum::<f64>() / length as f64;
-        let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / length as f64;
-        let scale = 1.0 / (variance + 1e-3).sqrt();
-        row.iter()
-            .enumerate()
-            .map(move |(k, v)| (v - mean) * scale * weight[k] + bias[k])
-    })
-    .collect()
-}
-
-/// The sum to full precision. For f32, Abramowitz and Stegun's series would be enough.
-fn erf(x: f64) -> f64 {
-    let (mut term, mut sum) = (x, x);
-    for n in 1..200 {
-        term *= -x * x / f64::from(n);
-        sum += term / f64::from(2 * n + 1);
-    }
-    sum * 2.0 / std::f64::consts::PI.sqrt()
-}
-
 #[test]
-fn gradients_agree_with_differences() -> Result<()> {
+fn gradients_are_those_of_the_reference() {
+    let reference = reference();
     for gpu in each() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let tolerance = 10.0 * tolerance(dtype);
             let mut noise = noise(dtype);
-            let mut made = |shape: &[usize]| Array::new(shape, &mut noise).rounded(dtype);
-            let (x, grad) = (made(&[3, 4, 5]), made(&[3, 4, 5]));
-            let (weight, bias) = (made(&[4, 5]), made(&[4, 5]));
-            let on = |array: &Array| array.upload(&gpu, dtype);
-            let (on_x, on_grad) = (on(&x), on(&grad));
+            let mut made = |shape: &[usize]| {
+                let array = Array::new(shape, &mut noise).rounded(dtype);
+                array.upload(&gpu, dtype)
+            };
+            let (x, grad, weight) = (made(&[3, 4, 5]), made(&[3, 4, 5]), made(&[4, 5]));
+            let (what, operands) = (format!("{dtype}"), [&grad, &x, &weight]);
+            all_same(&what, &reference, &operands, tolerance, |t| {
+                let [x, weight, bias] =
+                    t[0].layer_norm_backward(&t[1], &[4, 5], Some(&t[2]), 1e-3)?;
+                Ok([x, weight, bias, t[0].gelu_backward(&t[1])?])
+            });
             for axis in 0..3 {
-                for log in [false, true] {
-                    let along = axis as isize;
-                    let got = match log {
-                        false => on_grad.softmax_backward(&on_x.softmax(along)?, along),
-                        true => on_grad.log_softmax_backward(&on_x.log_softmax(along)?, along),
-                    };
-                    let expected = by_differences(&x, &grad, |x| softmax(x, axis, log));
-                    let what = format!("{dtype} softmax along {axis}, log {log}");
-                    assert_close(&download(&got?), &expected, 2.0 * tolerance, &what);
-                }
-            }
-            let gelu = |x: &Array| -> Vec<f64> {
-                let one = |&x: &f64| x * 0.5 * (1.0 + erf(x / 2.0_f64.sqrt()));
-                x.values.iter().map(one).collect()
-            };
-            let got = download(&on_grad.gelu_backward(&on_x)?);
-            assert_close(
-                &got,
-                &by_differences(&x, &grad, gelu),
-                tolerance,
-                &format!("{dtype} gelu"),
-            );
-            let [by_x, by_weight, by_bias] =
-                on_grad.layer_norm_backward(&on_x, &[4, 5], Some(&on(&weight)), 1e-3)?;
-            let what = format!("{dtype} layer norm");
-            let norm = |x: &Array, weight: &Array, bias: &Array| {
-                layer_norm(x, 20, &weight.values, &bias.values)
-            };
-            for (got, expected) in [
-                (by_x, by_differences(&x, &grad, |x| norm(x, &weight, &bias))),
-                (
-                    by_weight,
-                    by_differences(&weight, &grad, |weight| norm(&x, weight, &bias)),
-                ),
-                (
-                    by_bias,
-                    by_differences(&bias, &grad, |bias| norm(&x, &weight, bias)),
-                ),
-            ] {
-                assert_close(&download(&got), &expected, tolerance, &what);
+                let what = format!("{dtype} softmax along {axis}");
+                all_same(&what, &reference, &operands, 2.0 * tolerance, |t| {
+                    let [y, log] = [t[1].softmax(axis)?, t[1].log_softmax(axis)?];
+                    let by_log = t[0].log_softmax_backward(&log, axis)?;
+                    Ok([t[0].softmax_backward(&y, axis)?, by_log])
+                });
             }
         }
     }
-    Ok(())
 }
 
 #[test]
@@ -135,10 +48,8 @@ fn gradients_at_the_ends_of_the_line_and_of_nothing() -> Result<()> {
         let none = gpu.zeros(&[0, 3], DType::F32)?;
         assert_eq!(none.softmax_backward(&none, 1)?.shape(), [0, 3]);
         let [by_x, by_weight, _] = none.layer_norm_backward(&none, &[3], None, 1e-5)?;
-        assert_eq!(
-            (by_x.shape(), by_weight.to_vec::<f32>()?),
-            (&[0, 3][..], vec![0.0; 3])
-        );
+        assert_eq!(by_x.shape(), [0, 3]);
+        assert_eq!(by_weight.to_vec::<f32>()?, [0.0; 3]);
     }
     Ok(())
 }

@@ -52,25 +52,19 @@ fn check_overlapping(gpu: &Gpu, [height, width]: [usize; 2], kernel: [usize; 2])
     // The last element of each window is its maximum, or the first one.
     let is_last = |row, column| row >= kernel[0] - 1 && column >= kernel[1] - 1;
     let is_first = |row, column| row < down && column < across;
-    for (at, (last, first)) in by_max
-        .iter()
-        .flatten()
-        .zip(by_min.iter().flatten())
-        .enumerate()
-    {
+    let ends = by_max.iter().flatten().zip(by_min.iter().flatten());
+    for (at, (last, first)) in ends.enumerate() {
         let (row, column) = (at / width, at % width);
-        let expected =
-            [is_last(row, column), is_first(row, column)].map(|is| f32::from(u8::from(is)));
+        let expected = [is_last(row, column), is_first(row, column)];
+        let expected = expected.map(|is| f32::from(u8::from(is)));
         assert_eq!([*last, *first], expected, "maxima of {what} at {at}");
     }
     let [rows, columns] = [holders(height, kernel[0]), holders(width, kernel[1])];
     let by_mean = whole(&what, g.avg_pool2d_backward(&x, &pool));
     for (at, &got) in by_mean.iter().flatten().enumerate() {
         let share = rows[at / width] * columns[at % width] / (kernel[0] * kernel[1]) as f32;
-        assert!(
-            (got - share).abs() < 1e-3 * share,
-            "means of {what} at {at}: {got}, not {share}"
-        );
+        let fault = format!("means of {what} at {at}: {got}, not {share}");
+        assert!((got - share).abs() < 1e-3 * share, "{fault}");
     }
     [by_max.is_some(), by_mean.is_some()]
 }
@@ -83,11 +77,8 @@ fn gradients_of_overlapping_windows_are_whole() {
         ([160, 1], [75, 1]),
         ([1, 300], [1, 120]),
     ] {
-        assert_eq!(
-            check_overlapping(&gpu, size, kernel),
-            [true; 2],
-            "{kernel:?}"
-        );
+        let are_whole = check_overlapping(&gpu, size, kernel);
+        assert_eq!(are_whole, [true; 2], "{kernel:?}");
     }
 }
 
@@ -116,25 +107,15 @@ fn windows_about_the_limit_are_pooled_whole_or_refused() {
 fn adaptive_windows_are_whole() -> Result<()> {
     let gpu = gpu();
     let mut rng = Rng::with_seed(1);
-    let random = |_| {
-        [
-            1 + rng.usize(..6),
-            3 + rng.usize(..50_000),
-            1 + rng.usize(..5),
-        ]
-    };
-    let random: Vec<[usize; 3]> = (0..12).map(random).collect();
-    for [output, height, width] in [[4, 30_001, 1], [2, 32_499, 1], [2, 16_001, 2]]
-        .into_iter()
-        .chain(random)
-    {
+    let mut sizes = vec![[4, 30_001, 1], [2, 32_499, 1], [2, 16_001, 2]];
+    let random = |_| [rng.usize(1..7), rng.usize(3..50_003), rng.usize(1..6)];
+    sizes.extend((0..12).map(random));
+    for [output, height, width] in sizes {
         let what = format!("{output} windows of {height} by {width}");
         let x = ones(&gpu, &[1, 1, height, width]);
         let mean = whole(&what, x.adaptive_avg_pool2d([output, 1]));
-        assert!(
-            mean.iter().flatten().all(|&y| (y - 1.0).abs() < 1e-5),
-            "{what}: {mean:?}"
-        );
+        let mut means = mean.iter().flatten();
+        assert!(means.all(|&y| (y - 1.0).abs() < 1e-5), "{what}: {mean:?}");
         let x = gpu.arange(0, (height * width) as i32, 1, DType::F32)?;
         let x = x.reshape(&[1, 1, height, width])?;
         let last = |window: usize| ((window + 1) * height).div_ceil(output) * width - 1;
@@ -163,11 +144,8 @@ fn convolutions_of_many_channels_are_whole() -> Result<()> {
         let shape = [1, channels, kernel[0], kernel[1]];
         let y = ones(&gpu, &shape).conv2d(&ones(&gpu, &shape), None, &Conv::default())?;
         let expected = (channels * kernel[0] * kernel[1]) as f32;
-        assert_eq!(
-            y.to_vec::<f32>()?,
-            [expected],
-            "{channels} channels, {kernel:?}"
-        );
+        let what = format!("{channels} channels, {kernel:?}");
+        assert_eq!(y.item::<f32>()?, expected, "{what}");
     }
     Ok(())
 }
@@ -179,11 +157,8 @@ fn rows_of_short_runs_are_reduced_whole() -> Result<()> {
         let x = ones(&gpu, &[1, 1, run]).broadcast_to(&[3000, repeats, run])?;
         let sum = x.sum(&[1, 2])?.to_vec::<f32>()?;
         let expected = (repeats * run) as f32;
-        assert!(
-            sum.iter().all(|&sum| sum == expected),
-            "{repeats} runs of {run}: {}",
-            sum[0]
-        );
+        let is_whole = sum.iter().all(|&sum| sum == expected);
+        assert!(is_whole, "{repeats} runs of {run}: {}", sum[0]);
     }
     Ok(())
 }
@@ -212,20 +187,13 @@ fn the_longest_rows_are_normalized_whole_on_the_way_back() -> Result<()> {
         let g = gpu.tensor(&g, &[64, length])?;
         let y = x.layer_norm(&[length], None, None, 1e-5)?;
         let gradients = y.backprop().seed(&g).run()?;
-        let gradient = gradients.get(&x).unwrap().narrow(1, length - 8, 8)?;
-        let ends = gradient.to_vec::<f32>()?;
-        let first = gradients
-            .get(&x)
-            .unwrap()
-            .narrow(1, 0, 4)?
-            .to_vec::<f32>()?;
+        let gradient = gradients.get(&x).unwrap();
+        let ends = gradient.narrow(1, length - 8, 8)?.to_vec::<f32>()?;
+        let first = gradient.narrow(1, 0, 4)?.to_vec::<f32>()?;
         for (at, got) in ends.into_iter().enumerate() {
             let expected = first[at % 4];
-            assert!(
-                (got - expected).abs() < 1e-4,
-                "{length}, {at}: {got}, not {expected}"
-            );
-            assert!(expected != 0.0);
+            let what = format!("{length}, {at}: {got}, not {expected}");
+            assert!((got - expected).abs() < 1e-4 && expected != 0.0, "{what}");
         }
     }
     Ok(())
@@ -239,16 +207,11 @@ fn attention_over_many_keys_is_whole() -> Result<()> {
         let k = gpu.zeros(&[1, 1, keys, size], DType::F32)?;
         let v = gpu.zeros(&[1, 1, keys, 4], DType::F32)?;
         v.narrow(2, keys - 1000, 1000)?.fill_(1.0)?;
-        let y = q
-            .scaled_dot_product_attention(&k, &v, None, false, None)?
-            .to_vec::<f32>()?;
-        let expected = 1000.0 / keys as f32;
+        let y = q.scaled_dot_product_attention(&k, &v, None, false, None)?;
+        let (y, expected) = (y.to_vec::<f32>()?, 1000.0 / keys as f32);
+        let what = format!("{keys} keys of {size}: {}, not {expected}", y[0]);
         let is_near = |y: &f32| (y - expected).abs() < 1e-3 * expected;
-        assert!(
-            y.iter().all(is_near),
-            "{keys} keys of {size}: {}, not {expected}",
-            y[0]
-        );
+        assert!(y.iter().all(is_near), "{what}");
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ fn elements_of_every_type_and_view_are_moved_as_those_of_a_whole_tensor() {
     for gpu in each() {
         for dtype in DType::ALL {
             let array = Array::new(&[2, 5, 7], |at| ((at * 7919) % 101) as f64).rounded(dtype);
-            for (view, _, x) in views(&array, &array.upload(&gpu, dtype)) {
+            for (view, x) in views(&array.upload(&gpu, dtype)) {
                 for &(name, call) in CALLS {
                     let what = format!("{name} of {dtype} {view}");
                     same(&what, &reference, &[&x], 0.0, |t| call(&t[0]));
@@ -215,8 +215,7 @@ fn an_axis_is_padded_with_no_more_than_it_has() -> Result<()> {
         let wide = none.pad_with(&[(0, 0), (1, 1)], PadMode::Reflect)?;
         assert_eq!(wide.shape(), [0, 4]);
         for mode in MODES {
-            let refused = none.pad_with(&[(1, 0), (0, 0)], mode);
-            assert!(matches!(refused, Err(Error::Shape { .. })), "{mode:?}");
+            refused!(Shape: none.pad_with(&[(1, 0), (0, 0)], mode));
         }
     }
     Ok(())

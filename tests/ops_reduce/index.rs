@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::devices::{reference, refused};
+use crate::devices::{gives, reference, refused};
 
 use super::model::*;
 
@@ -40,8 +40,7 @@ fn several_index_tensors_name_elements_together() -> Result<()> {
         assert_eq!((got.shape(), got.item::<i32>()?), (&[][..], 17));
         // A view of any kind.
         let got = x.permute(&[2, 0, 1])?.flip(&[0])?;
-        let got = got.index(&[Some(&k), Some(&i)])?;
-        assert_eq!(got.to_vec::<i32>()?, [12, 16, 20, 0, 4, 8, 12, 16, 20]);
+        gives!(i32: got.index(&[Some(&k), Some(&i)]) => [12, 16, 20, 0, 4, 8, 12, 16, 20]);
     }
     Ok(())
 }
@@ -52,20 +51,14 @@ fn an_index_that_is_not_there_gives_0_and_is_not_written() -> Result<()> {
         let x = counting(&gpu, &[2, 3])?.add(1)?;
         let i = gpu.tensor(&[0_i32, 0, -1, 1, 2], &[5])?;
         let j = gpu.tensor(&[3_i32, 2, 1, -1, 0], &[5])?;
-        let got = x.index(&[Some(&i), Some(&j)])?;
-        assert_eq!(got.to_vec::<i32>()?, [0, 3, 0, 0, 0]);
+        gives!(i32: x.index(&[Some(&i), Some(&j)]) => [0, 3, 0, 0, 0]);
         let put = x.index_put(&[Some(&i), Some(&j)], &gpu.full(&[], 9, DType::I32)?, false)?;
         assert_eq!(put.to_vec::<i32>()?, [1, 2, 9, 4, 5, 6]);
         let empty = gpu.zeros(&[0, 3], DType::I32)?;
-        let got = empty.index(&[Some(&i), Some(&j)])?;
-        assert_eq!(got.to_vec::<i32>()?, [0; 5]);
+        gives!(i32: empty.index(&[Some(&i), Some(&j)]) => [0; 5]);
         let none = gpu.zeros(&[0], DType::U32)?;
         assert_eq!(x.index(&[Some(&none)])?.shape(), [0, 3]);
-        assert_eq!(
-            x.index_put(&[Some(&none)], &x.narrow(0, 0, 1)?, true)?
-                .to_vec::<i32>()?,
-            [1, 2, 3, 4, 5, 6]
-        );
+        gives!(i32: x.index_put(&[Some(&none)], &x.narrow(0, 0, 1)?, true) => [1, 2, 3, 4, 5, 6]);
     }
     Ok(())
 }
@@ -113,27 +106,23 @@ fn what_is_put_is_where_index_finds_it() -> Result<()> {
 
 #[test]
 fn a_mask_picks_what_it_lets_through() -> Result<()> {
+    let reference = reference();
     for gpu in each() {
         for len in [1, 5, 64, 5000] {
             let x = counting(&gpu, &[len])?;
             let mask = x.mul(7919)?.remainder(13)?.lt(5)?;
-            let of = mask.to_vec::<bool>()?.into_iter().zip(x.to_vec::<i32>()?);
-            let expected: Vec<i32> = of.filter(|(kept, _)| *kept).map(|(_, x)| x).collect();
-            assert_eq!(x.masked_select(&mask)?.to_vec::<i32>()?, expected, "{len}");
+            same("a mask", &reference, &[&x, &mask], 0.0, |t| {
+                t[0].masked_select(&t[1])
+            });
         }
         let x = counting(&gpu, &[3, 4])?;
         let columns = gpu.tensor(&[false, true, false, true], &[4])?;
-        assert_eq!(
-            x.masked_select(&columns)?.to_vec::<i32>()?,
-            [1, 3, 5, 7, 9, 11]
-        );
+        gives!(i32: x.masked_select(&columns) => [1, 3, 5, 7, 9, 11]);
         let row = gpu.tensor(&[true, false], &[2, 1, 1])?;
         let got = x.t()?.masked_select(&row)?;
         assert_eq!(got.to_vec::<i32>()?, x.t()?.to_vec::<i32>()?);
-        let first = x.masked_select_first(&columns, 4)?;
-        assert_eq!(first.to_vec::<i32>()?, [1, 3, 5, 7]);
-        let first = x.masked_select_first(&columns, 8)?;
-        assert_eq!(first.to_vec::<i32>()?, [1, 3, 5, 7, 9, 11, 0, 0]);
+        gives!(i32: x.masked_select_first(&columns, 4) => [1, 3, 5, 7]);
+        gives!(i32: x.masked_select_first(&columns, 8) => [1, 3, 5, 7, 9, 11, 0, 0]);
         let nothing = x.masked_select(&columns.zeros_like()?)?;
         assert_eq!(nothing.shape(), [0]);
         let empty = gpu.zeros(&[0, 4], DType::F16)?;
@@ -146,38 +135,26 @@ fn a_mask_picks_what_it_lets_through() -> Result<()> {
 
 #[test]
 fn values_are_found_where_they_belong() -> Result<()> {
+    let reference = reference();
     for gpu in each() {
         let sorted = [-3.0, -1.0, -1.0, 0.5, 2.0, 2.0, 2.0, 9.0];
         let values = [-4.0, -3.0, -1.0, 0.0, 2.0, 5.0, 9.0, 10.0, 0.5];
         for dtype in [DType::F32, DType::Bf16, DType::I32, DType::I8] {
-            let of = |values: &[f64], shape: &[usize]| {
-                Array {
-                    shape: shape.to_vec(),
-                    values: values.to_vec(),
-                }
-                .rounded(dtype)
-            };
-            let (s, v) = (of(&sorted, &[8]), of(&values, &[3, 3]));
-            for right in [false, true] {
-                let before = |v: f64| {
-                    let is_before = |s: &&f64| if right { **s <= v } else { **s < v };
-                    s.values.iter().filter(is_before).count() as u32
-                };
-                let expected: Vec<u32> = v.values.iter().map(|&v| before(v)).collect();
-                let got = s
-                    .upload(&gpu, dtype)
-                    .search_sorted(&v.upload(&gpu, dtype), right)?;
-                assert_eq!(got.shape(), [3, 3]);
-                assert_eq!(got.to_vec::<u32>()?, expected, "{dtype} {right}");
-            }
+            let sorted = Array::new(&[8], |at| sorted[at]).rounded(dtype);
+            let values = Array::new(&[3, 3], |at| values[at]).rounded(dtype);
+            let [sorted, values] = [sorted, values].map(|of| of.upload(&gpu, dtype));
+            let what = format!("{dtype}");
+            all_same(&what, &reference, &[&sorted, &values], 0.0, |t| {
+                let up_to = t[0].search_sorted(&t[1], true)?;
+                Ok([t[0].search_sorted(&t[1], false)?, up_to])
+            });
         }
         // A row of sorted elements for each row of values.
         let rows = gpu.tensor(&[1_u32, 5, 2, 3], &[2, 2])?;
         let values = gpu.tensor(&[0_u32, 4, 9, 2, 3, 4], &[2, 3])?;
-        let got = rows.search_sorted(&values, false)?;
-        assert_eq!(got.to_vec::<u32>()?, [0, 1, 2, 0, 1, 2]);
+        gives!(u32: rows.search_sorted(&values, false) => [0, 1, 2, 0, 1, 2]);
         let none = gpu.zeros(&[0], DType::U32)?;
-        assert_eq!(none.search_sorted(&values, true)?.to_vec::<u32>()?, [0; 6]);
+        gives!(u32: none.search_sorted(&values, true) => [0; 6]);
         refused!(Shape: rows.search_sorted(&none, true));
         let floats = values.cast(DType::F32)?;
         refused!(DType: rows.search_sorted(&floats, true));
@@ -252,14 +229,8 @@ fn what_has_no_weight_is_never_drawn() -> Result<()> {
         drawn.sort();
         assert_eq!(drawn, [1, 3, u32::MAX, u32::MAX]);
         let none = few.zeros_like()?;
-        assert_eq!(
-            none.multinomial(2, true, 3)?.to_vec::<u32>()?,
-            [u32::MAX; 2]
-        );
-        assert_eq!(
-            none.multinomial(2, false, 3)?.to_vec::<u32>()?,
-            [u32::MAX; 2]
-        );
+        gives!(u32: none.multinomial(2, true, 3) => [u32::MAX; 2]);
+        gives!(u32: none.multinomial(2, false, 3) => [u32::MAX; 2]);
         assert_eq!(few.multinomial(0, true, 3)?.shape(), [0]);
         assert_eq!(
             few.cast(DType::F16)?

@@ -1,9 +1,9 @@
 //! gather, take_along, embedding, scatter, scatter_add and index_add.
 
 use lapidary::operations::ScatterReduce;
-use lapidary::{DType, Error, Gpu, Result, Tensor};
+use lapidary::{DType, Gpu, Result, Tensor};
 
-use crate::devices::{reference, refused};
+use crate::devices::{gives, reference, refused};
 
 use super::model::*;
 
@@ -31,7 +31,7 @@ fn each_view(check: impl Fn(&str, &Gpu, &Tensor)) {
     for gpu in each() {
         for dtype in DType::ALL {
             let array = Array::new(&[5, 6, 7], number).rounded(dtype);
-            for (view, _, x) in views(&array, &array.upload(&gpu, dtype)) {
+            for (view, x) in views(&array.upload(&gpu, dtype)) {
                 check(&format!("{dtype} {view}"), &gpu, &x);
             }
         }
@@ -62,7 +62,7 @@ fn indices_of_any_view_are_taken_and_broadcast_along_the_other_axes() -> Result<
     for gpu in each() {
         let x = gpu.arange(0, 24, 1, DType::F32)?.reshape(&[4, 6])?;
         let given = Array::new(&[4, 3], |at| (at * 5 % 7) as f64 - 1.0);
-        for (view, _, given) in views(&given, &given.upload(&gpu, DType::I32)) {
+        for (view, given) in views(&given.upload(&gpu, DType::I32)) {
             if given.rank() == 2 && given.shape()[1] <= 6 {
                 same(view, &reference, &[&x, &given], 0.0, |t| {
                     t[0].gather(0, &t[1])
@@ -233,8 +233,7 @@ fn without_an_index_all_shapes_fit() -> Result<()> {
         let none = gpu.zeros(&[0], DType::U32)?;
         refused!(Axis: x.scatter(2, &none, &src));
         refused!(Axis: x.gather(2, &none));
-        let wrong = x.scatter(0, &none, &none);
-        assert!(matches!(wrong, Err(Error::DType { .. })), "{wrong:?}");
+        refused!(DType: x.scatter(0, &none, &none));
         refused!(DType: x.gather(0, &src.narrow(0, 0, 0)?));
     }
     Ok(())
@@ -251,7 +250,7 @@ fn very_many_that_name_one_element_are_all_added() -> Result<()> {
             x.index_add(0, &indices, &ones),
             x.scatter_add(0, &indices, &ones),
         ] {
-            assert_eq!(sum?.to_vec::<u32>()?, [0, COUNT as u32, 0]);
+            gives!(u32: sum => [0, COUNT as u32, 0]);
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use lapidary::{
 };
 
 use super::model::*;
-use crate::devices::{reference, refused};
+use crate::devices::{gives, reference, refused};
 
 /// The losses of `x` with targets of both types, by these reductions.
 fn check(
@@ -47,11 +47,10 @@ fn cross_entropy_whatever_view_holds_the_classes() -> Result<()> {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             const SHAPES: &[&[usize]] = &[&[5], &[1, 1], &[6, 5], &[3, 7, 4], &[2, 1000]];
             for shape in shapes_for(dtype, SHAPES) {
-                let array = Array::new(shape, noise(dtype)).rounded(dtype);
-                let tensor = array.upload(&gpu, dtype);
+                let tensor = made(&gpu, shape, dtype);
                 let gpus = [&gpu, &reference];
                 // Each row has its loss, whatever the reduction.
-                for (view, _, x) in views(&array, &tensor) {
+                for (view, x) in views(&tensor) {
                     let what = format!("{name} {dtype} {shape:?} {view}");
                     check(&what, gpus, &x, (Some(1), false), &[Reduction::None]);
                 }
@@ -103,8 +102,7 @@ fn losses_refuse_what_does_not_go_together() -> Result<()> {
         refused!(DType: targets.mse_loss(&targets, Reduction::Mean));
         let a = gpu.tensor(&[1.0_f32, 2.0, 4.0, 0.5], &[2, 2])?;
         let b = gpu.tensor(&[1.0_f32, 1.0], &[2])?;
-        let got = a.mse_loss(&b, Reduction::None)?.to_vec::<f32>()?;
-        assert_eq!(got, [0.0, 1.0, 9.0, 0.25]);
+        gives!(f32: a.mse_loss(&b, Reduction::None) => [0.0, 1.0, 9.0, 0.25]);
         let mean = a.mse_loss(&b, Reduction::Mean)?.item::<f32>()?;
         let sum = a.mse_loss(&b, Reduction::Sum)?.item::<f32>()?;
         assert_eq!((mean, sum), (10.25 / 4.0, 10.25));
@@ -119,9 +117,8 @@ fn rms_norm_divides_by_the_root_of_the_mean_square() -> Result<()> {
     for gpu in each() {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             for shape in SHAPES {
-                let array = Array::new(shape, noise(dtype)).rounded(dtype);
-                let tensor = array.upload(&gpu, dtype);
-                for (view, _, x) in views(&array, &tensor) {
+                let tensor = made(&gpu, shape, dtype);
+                for (view, x) in views(&tensor) {
                     let width = x.shape()[x.rank() - 1];
                     let weight = Array::new(&[width], |at| at as f64 % 3.0 - 0.5);
                     let weight = weight.upload(&gpu, DType::F32);
@@ -143,28 +140,15 @@ fn rms_norm_divides_by_the_root_of_the_mean_square() -> Result<()> {
 
 #[test]
 fn group_norm_of_f16_rounds_once() -> Result<()> {
+    let reference = reference();
     for gpu in each() {
-        let shape = [2, 6, 7];
-        let array = Array::new(&shape, noise(DType::F16)).rounded(DType::F16);
-        let weight = Array::new(&[6], |at| 1.1 + 0.7 * at as f64).rounded(DType::F32);
-        let bias = Array::new(&[6], |at| 0.3 - 0.9 * at as f64).rounded(DType::F32);
-        let [w, b] = [&weight, &bias].map(|one| one.upload(&gpu, DType::F32));
-        let x = array.upload(&gpu, DType::F16);
-        let got = x.group_norm(3, Some(&w), Some(&b), 1e-3)?;
-        for (at, &got) in download(&got).values.iter().enumerate() {
-            let row = &array.values[at / 14 * 14..][..14];
-            let mean = row.iter().sum::<f64>() / 14.0;
-            let square: f64 = row.iter().map(|v| (v - mean).powi(2)).sum();
-            let value = (array.values[at] - mean) / (square / 14.0 + 1e-3).sqrt();
-            let channel = at / 7 % 6;
-            let wanted = value * weight.values[channel] + bias.values[channel];
-            // Half a unit in the last place of eleven bits, and the error of f32.
-            let half = (wanted.abs().log2().floor().max(-14.0) - 11.0).exp2();
-            assert!(
-                (got - wanted).abs() <= half + 4e-6,
-                "element {at} is {got}, not {wanted}"
-            );
-        }
+        let x = made(&gpu, &[2, 6, 7], DType::F16);
+        let weight = Array::new(&[6], |at| 1.1 + 0.7 * at as f64).upload(&gpu, DType::F32);
+        let bias = Array::new(&[6], |at| 0.3 - 0.9 * at as f64).upload(&gpu, DType::F32);
+        let far = [&x.cast(DType::F32)?, &weight, &bias].map(|t| t.to(&reference).unwrap());
+        let exact = far[0].group_norm(3, Some(&far[1]), Some(&far[2]), 1e-3)?;
+        let got = x.group_norm(3, Some(&weight), Some(&bias), 1e-3)?;
+        is_rounded_once(&got, &exact, "a group");
     }
     Ok(())
 }
@@ -181,9 +165,7 @@ fn group_norm_normalizes_the_channels_of_a_group_together() -> Result<()> {
                 (&[1, 4, 33], 4),
                 (&[0, 4, 3], 2),
             ] {
-                let x = Array::new(shape, noise(dtype))
-                    .rounded(dtype)
-                    .upload(&gpu, dtype);
+                let x = made(&gpu, shape, dtype);
                 let weight = Array::new(&shape[1..2], |at| at as f64 - 1.5);
                 let bias = Array::new(&shape[1..2], |at| 0.5 * at as f64);
                 let [w, b] = [weight, bias].map(|one| one.upload(&gpu, DType::F32));
@@ -217,9 +199,8 @@ fn pairs_are_turned_by_the_angle_of_their_position() -> Result<()> {
                 (&[2, 3, 6, 8], 4),
                 (&[4, 2], 0),
             ] {
-                let array = Array::new(shape, noise(dtype)).rounded(dtype);
-                let tensor = array.upload(&gpu, dtype);
-                for (view, _, x) in views(&array, &tensor) {
+                let tensor = made(&gpu, shape, dtype);
+                for (view, x) in views(&tensor) {
                     let [.., positions, width] = *x.shape() else {
                         continue;
                     };

@@ -45,47 +45,6 @@ impl Array {
         }
     }
 
-    pub(crate) fn index(&self, mut flat: usize) -> Vec<usize> {
-        let mut index = vec![0; self.shape.len()];
-        for (at, dim) in index.iter_mut().zip(&self.shape).rev() {
-            *at = flat % dim;
-            flat /= dim;
-        }
-        index
-    }
-
-    pub(crate) fn at(&self, index: &[usize]) -> f64 {
-        let flat = index
-            .iter()
-            .zip(&self.shape)
-            .fold(0, |flat, (at, dim)| flat * dim + at);
-        self.values[flat]
-    }
-
-    /// The array of `shape` whose element `index` is this one's `source(index)`.
-    pub(crate) fn remap(&self, shape: &[usize], source: impl Fn(&[usize]) -> Vec<usize>) -> Array {
-        let target = Array::new(shape, |_| 0.0);
-        Array::new(shape, |flat| self.at(&source(&target.index(flat))))
-    }
-
-    /// Groups the elements by the rest of their index without `axes`, in order.
-    pub(crate) fn rows(&self, axes: &[usize]) -> (Vec<usize>, Vec<Vec<f64>>) {
-        let kept = |axis: &usize| !axes.contains(axis);
-        let shape: Vec<usize> = (0..self.shape.len())
-            .filter(kept)
-            .map(|d| self.shape[d])
-            .collect();
-        let mut rows = vec![vec![]; shape.iter().product()];
-        for (flat, &value) in self.values.iter().enumerate() {
-            let index = self.index(flat);
-            let row = (0..index.len())
-                .filter(kept)
-                .fold(0, |row, axis| row * self.shape[axis] + index[axis]);
-            rows[row].push(value);
-        }
-        (shape, rows)
-    }
-
     /// The values, rounded to the type.
     pub(crate) fn rounded(mut self, dtype: DType) -> Array {
         for value in &mut self.values {
@@ -143,61 +102,31 @@ pub(crate) fn download(tensor: &Tensor) -> Array {
     }
 }
 
-/// The same views of an array and of its tensor, with names.
-pub(crate) fn views(array: &Array, tensor: &Tensor) -> Vec<(&'static str, Array, Tensor)> {
-    let shape = &array.shape;
-    let rank = shape.len();
-    let mut views = vec![("whole", array.clone(), tensor.clone())];
-    if rank == 0 {
+/// Views of a tensor, with names.
+pub(crate) fn views(x: &Tensor) -> Vec<(&'static str, Tensor)> {
+    let mut views = vec![("whole", x.clone())];
+    let rank = x.rank();
+    let Some(&last) = x.shape().last() else {
         return views;
-    }
+    };
     if rank > 1 {
-        let mut swapped = shape.clone();
-        swapped.swap(0, rank - 1);
-        let seen = array.remap(&swapped, |index| {
-            let mut index = index.to_vec();
-            index.swap(0, rank - 1);
-            index
-        });
-        views.push(("transposed", seen, tensor.transpose(0, -1).unwrap()));
+        views.push(("transposed", x.transpose(0, -1).unwrap()));
     }
-    let flipped = array.remap(shape, |index| {
-        let mut index = index.to_vec();
-        index[rank - 1] = shape[rank - 1] - 1 - index[rank - 1];
-        index[0] = if rank > 1 {
-            shape[0] - 1 - index[0]
-        } else {
-            index[0]
-        };
-        index
-    });
     let axes: &[isize] = if rank > 1 { &[0, -1] } else { &[0] };
-    views.push(("flipped", flipped, tensor.flip(axes).unwrap()));
-    if shape[rank - 1] > 1 {
-        let mut odd = shape.clone();
-        odd[rank - 1] = shape[rank - 1] / 2;
-        let sliced = array.remap(&odd, |index| {
-            let mut index = index.to_vec();
-            index[rank - 1] = 1 + 2 * index[rank - 1];
-            index
-        });
-        let view = tensor.slice(-1, Some(1), None, 2).unwrap();
-        views.push(("stepped", sliced, view));
-        let mut less = shape.clone();
-        less[rank - 1] -= 1;
-        let shifted = array.remap(&less, |index| {
-            let mut index = index.to_vec();
-            index[rank - 1] += 1;
-            index
-        });
-        let view = tensor.slice(-1, Some(1), None, 1).unwrap();
-        views.push(("shifted", shifted, view));
+    views.push(("flipped", x.flip(axes).unwrap()));
+    if last > 1 {
+        views.push(("stepped", x.slice(-1, Some(1), None, 2).unwrap()));
+        views.push(("shifted", x.slice(-1, Some(1), None, 1).unwrap()));
     }
-    let mut wider = vec![2];
-    wider.extend(shape);
-    let repeated = array.remap(&wider, |index| index[1..].to_vec());
-    views.push(("broadcast", repeated, tensor.broadcast_to(&wider).unwrap()));
+    let wider = [&[2], x.shape()].concat();
+    views.push(("broadcast", x.broadcast_to(&wider).unwrap()));
     views
+}
+
+/// A tensor of [`noise`].
+pub(crate) fn made(gpu: &Gpu, shape: &[usize], dtype: DType) -> Tensor {
+    let array = Array::new(shape, noise(dtype)).rounded(dtype);
+    array.upload(gpu, dtype)
 }
 
 /// Are both equal within a relative (and around 0, absolute) error? NaN equals NaN.
@@ -212,7 +141,53 @@ pub(crate) fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: 
     }
 }
 
-/// Compares a result with that of the simulation, whose operands are whole tensors.
+/// Compares two tensors. Integers have to be equal.
+#[track_caller]
+pub(crate) fn near(got: &Tensor, wanted: &Tensor, tolerance: f64, what: &str) {
+    assert_eq!(got.dtype(), wanted.dtype(), "{what}");
+    let tolerance = if got.dtype().is_float() {
+        tolerance
+    } else {
+        0.0
+    };
+    assert_close(&download(got), &download(wanted), tolerance, what);
+}
+
+/// Is a result the exact one, which f32 nearly holds, rounded once to its own type? The error is
+/// half a unit in the last place, and that of f32.
+#[track_caller]
+pub(crate) fn is_rounded_once(got: &Tensor, exact: &Tensor, what: &str) {
+    let bits = match got.dtype() {
+        DType::F32 => 20.0,
+        DType::F16 => 11.0,
+        _ => 8.0,
+    };
+    let all = download(got).values.into_iter().zip(download(exact).values);
+    for (at, (got, exact)) in all.enumerate() {
+        let half = (exact.abs().log2().floor().max(-14.0) - bits).exp2();
+        let fault = format!("{what}: element {at} is {got}, not {exact}");
+        assert!((got - exact).abs() <= half + 4e-6, "{fault}");
+    }
+}
+
+/// Compares results with those of the simulation, whose operands are whole tensors.
+#[track_caller]
+pub(crate) fn all_same<const N: usize>(
+    what: &str,
+    reference: &Gpu,
+    operands: &[&Tensor],
+    tolerance: f64,
+    f: impl Fn(&[Tensor]) -> Result<[Tensor; N]>,
+) {
+    let near: Vec<Tensor> = operands.iter().map(|&one| one.clone()).collect();
+    let far = near.iter().map(|one| one.to(reference));
+    let far: Vec<Tensor> = far.collect::<Result<_>>().expect("room");
+    let (got, wanted) = (f(&near).expect(what), f(&far).expect(what));
+    for (at, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
+        self::near(got, wanted, tolerance, &format!("{what}, result {at}"));
+    }
+}
+
 #[track_caller]
 pub(crate) fn same(
     what: &str,
@@ -221,12 +196,7 @@ pub(crate) fn same(
     tolerance: f64,
     f: impl Fn(&[Tensor]) -> Result<Tensor>,
 ) {
-    let near: Vec<Tensor> = operands.iter().map(|&one| one.clone()).collect();
-    let far = near.iter().map(|one| one.to(reference));
-    let far: Vec<Tensor> = far.collect::<Result<_>>().expect("room");
-    let (got, wanted) = (f(&near).expect(what), f(&far).expect(what));
-    assert_eq!(got.dtype(), wanted.dtype(), "{what}");
-    assert_close(&download(&got), &download(&wanted), tolerance, what);
+    all_same(what, reference, operands, tolerance, |t| Ok([f(t)?]));
 }
 
 /// The error bound of a type's rounding.

@@ -6,24 +6,8 @@ use crate::devices::{reference, refused};
 
 use super::model::*;
 
-fn concat_model(parts: &[Array], axis: usize) -> Array {
-    let mut shape = parts[0].shape.clone();
-    shape[axis] = parts.iter().map(|part| part.shape[axis]).sum();
-    let target = Array::new(&shape, |_| 0.0);
-    Array::new(&shape, |flat| {
-        let mut index = target.index(flat);
-        for part in parts {
-            match index[axis].checked_sub(part.shape[axis]) {
-                Some(left) => index[axis] = left,
-                None => return part.at(&index),
-            }
-        }
-        unreachable!("the index is inside")
-    })
-}
-
 #[test]
-fn concat_agrees_with_the_model_for_any_number_of_any_sizes() -> Result<()> {
+fn any_number_of_any_sizes_is_joined() {
     // Sizes along the axis, and the other dimensions.
     let cases: &[(&[usize], &[usize])] = &[
         (&[3], &[]),
@@ -37,45 +21,41 @@ fn concat_agrees_with_the_model_for_any_number_of_any_sizes() -> Result<()> {
         (&[0, 0], &[2]),
         (&[64, 3, 61], &[33]),
     ];
+    let reference = reference();
     for gpu in each() {
         for dtype in DType::ALL {
             for (sizes, others) in cases {
                 for axis in 0..=others.len() {
-                    let parts: Vec<Array> = sizes
-                        .iter()
-                        .enumerate()
-                        .map(|(number, &size)| {
-                            let mut shape = others.to_vec();
-                            shape.insert(axis, size);
-                            let start = 31 * number;
-                            Array::new(&shape, |at| (start + at) as f64 % 251.0).rounded(dtype)
-                        })
-                        .collect();
-                    let tensors: Vec<Tensor> =
-                        parts.iter().map(|part| part.upload(&gpu, dtype)).collect();
-                    let given: Vec<&Tensor> = tensors.iter().collect();
+                    let part = |(number, &size): (usize, &usize)| {
+                        let mut shape = others.to_vec();
+                        shape.insert(axis, size);
+                        let value = |at: usize| (31 * number + at) as f64 % 251.0;
+                        Array::new(&shape, value).rounded(dtype).upload(&gpu, dtype)
+                    };
+                    let parts: Vec<Tensor> = sizes.iter().enumerate().map(part).collect();
                     let along = axis as isize - others.len() as isize - 1;
-                    let got = Tensor::concat(&given, along)?;
                     let what = format!("{dtype} {sizes:?} {others:?} axis {axis}");
-                    assert_close(&download(&got), &concat_model(&parts, axis), 0.0, &what);
+                    let parts: Vec<&Tensor> = parts.iter().collect();
+                    same(&what, &reference, &parts, 0.0, |t| {
+                        Tensor::concat(&t.iter().collect::<Vec<_>>(), along)
+                    });
                 }
             }
         }
     }
-    Ok(())
 }
 
 #[test]
 fn concat_takes_views_the_same_tensor_twice_and_refuses_what_does_not_fit() -> Result<()> {
+    let reference = reference();
     for gpu in each() {
         for dtype in [DType::F32, DType::F16, DType::U8, DType::Bf16, DType::I8] {
             let array = Array::new(&[6, 7], |at| at as f64).rounded(dtype);
-            let tensor = array.upload(&gpu, dtype);
-            for (view, array, tensor) in views(&array, &tensor) {
-                let parts = [array.clone(), array.clone(), array];
-                let got = Tensor::concat(&[&tensor, &tensor, &tensor], 1)?;
+            for (view, x) in views(&array.upload(&gpu, dtype)) {
                 let what = format!("{dtype} {view}");
-                assert_close(&download(&got), &concat_model(&parts, 1), 0.0, &what);
+                same(&what, &reference, &[&x], 0.0, |t| {
+                    Tensor::concat(&[&t[0], &t[0], &t[0]], 1)
+                });
             }
         }
         let t = gpu.zeros(&[2, 3], DType::F32)?;
@@ -85,64 +65,58 @@ fn concat_takes_views_the_same_tensor_twice_and_refuses_what_does_not_fit() -> R
         refused!(Shape: Tensor::concat(&[&t, &flat], 0));
         refused!(DType: Tensor::concat(&[&t, &ints], 0));
         refused!(Axis: Tensor::concat(&[&t], 2));
-        let other = reference();
-        let foreign = other.zeros(&[2, 3], DType::F32)?;
+        let foreign = reference.zeros(&[2, 3], DType::F32)?;
         refused!(Foreign: Tensor::concat(&[&t, &foreign], 0));
     }
     Ok(())
 }
 
-fn check_select(what: &str, array: &Array, tensor: &Tensor, indices: &Array, given: &Tensor) {
-    for axis in 0..array.shape.len() {
-        let mut shape = array.shape.clone();
-        shape[axis] = indices.values.len();
-        let target = Array::new(&shape, |_| 0.0);
-        let expected = Array::new(&shape, |flat| {
-            let mut at = target.index(flat);
-            let index = indices.values[at[axis]];
-            if !(0.0..array.shape[axis] as f64).contains(&index) {
-                return 0.0;
-            }
-            at[axis] = index as usize;
-            array.at(&at)
-        });
-        let got = tensor.index_select(axis as isize, given).unwrap();
-        assert_close(
-            &download(&got),
-            &expected,
-            0.0,
-            &format!("{what} axis {axis}"),
-        );
-    }
-}
-
 #[test]
 fn index_select_picks_slices_and_gives_zeros_for_indices_that_are_not_there() -> Result<()> {
+    let reference = reference();
+    let check = |what: &str, x: &Tensor, given: &Tensor| {
+        for axis in 0..x.rank() {
+            let what = format!("{what} axis {axis}");
+            same(&what, &reference, &[x, given], 0.0, |t| {
+                t[0].index_select(axis as isize, &t[1])
+            });
+        }
+    };
     for gpu in each() {
-        for dtype in DType::ALL {
-            for index in [DType::I32, DType::U32] {
-                let list = match index {
-                    DType::I32 => vec![2.0, 0.0, -1.0, 1.0, 1.0, 99.0, i32::MIN.into(), 3.0, 0.0],
-                    _ => vec![0.0, 3.0, u32::MAX.into(), 4.0, 1.0, 0.0, 2e9, 2.0, 5.0],
-                };
-                let indices = Array::new(&[9], |at| list[at]);
-                let given = indices.upload(&gpu, index);
+        let [least, most] = [f64::from(i32::MIN), f64::from(u32::MAX)];
+        for (index, list) in [
+            (
+                DType::I32,
+                [2.0, 0.0, -1.0, 1.0, 1.0, 99.0, least, 3.0, 0.0],
+            ),
+            (DType::U32, [0.0, 3.0, most, 4.0, 1.0, 0.0, 2e9, 2.0, 5.0]),
+        ] {
+            let given = Array::new(&[9], |at| list[at]).upload(&gpu, index);
+            for dtype in DType::ALL {
                 for shape in [&[5][..], &[4, 6], &[5, 8], &[3, 4, 8], &[7, 5, 3], &[0, 4]] {
-                    let array = Array::new(shape, noise(dtype)).rounded(dtype);
-                    let tensor = array.upload(&gpu, dtype);
-                    for (view, array, tensor) in views(&array, &tensor) {
-                        let what = format!("{dtype} {index} {shape:?} {view}");
-                        check_select(&what, &array, &tensor, &indices, &given);
+                    for (view, x) in views(&made(&gpu, shape, dtype)) {
+                        check(&format!("{dtype} {index} {shape:?} {view}"), &x, &given);
                     }
                 }
             }
+            let line = gpu.tensor(&[7_u32, 8, 9], &[3])?;
+            let far = line.to(&reference)?.index_select(0, &given.to(&reference)?);
+            for got in [line.index_select(0, &given), far] {
+                let there = |at: f64| {
+                    if (0.0..3.0).contains(&at) {
+                        7 + at as u32
+                    } else {
+                        0
+                    }
+                };
+                assert_eq!(got?.to_vec::<u32>()?, list.map(there));
+            }
         }
-        let array = Array::new(&[6, 4], |at| at as f64);
-        let tensor = array.upload(&gpu, DType::F32);
-        let indices = Array::new(&[5], |at| at as f64);
-        for (view, indices, given) in views(&indices, &indices.upload(&gpu, DType::U32)) {
+        let tensor = Array::new(&[6, 4], |at| at as f64).upload(&gpu, DType::F32);
+        let indices = Array::new(&[5], |at| at as f64).upload(&gpu, DType::U32);
+        for (view, given) in views(&indices) {
             if view != "broadcast" {
-                check_select(view, &array, &tensor, &indices, &given);
+                check(view, &tensor, &given);
             }
         }
         let none = gpu.tensor::<u32>(&[], &[0])?;

@@ -2,7 +2,7 @@
 
 use lapidary::{DType, Gpu, Result, Tensor, operations::ScatterReduce};
 
-use crate::devices::{reference, refused};
+use crate::devices::{gives, reference, refused};
 
 use super::indexed::indices;
 use super::model::*;
@@ -37,24 +37,20 @@ fn what_names_one_element_is_folded_whatever_the_type_and_the_view() {
     for gpu in each() {
         for dtype in DType::ALL {
             // Small numbers, few of which meet. All results except means are exact.
-            let least = if matches!(dtype, DType::U8 | DType::U32) {
-                0.0
-            } else {
-                2.0
-            };
-            let number = |at: usize| ((at * 7919) % 5) as f64 - least;
+            let is_signed = !matches!(dtype, DType::U8 | DType::U32);
+            let number = |at: usize| ((at * 7919) % 5) as f64 - f64::from(is_signed) * 2.0;
             let mut array = Array::new(&[3, 4, 5], number);
             if dtype.is_float() {
                 array.values[7] = f64::NAN;
                 array.values[20] = f64::NEG_INFINITY;
             }
             let array = array.rounded(dtype);
-            let mut views = views(&array, &array.upload(&gpu, dtype));
+            let mut views = views(&array.upload(&gpu, dtype));
             // Types of one width are loaded and stored alike.
             if !matches!(dtype, DType::F32 | DType::F16 | DType::U8) {
                 views.truncate(1);
             }
-            for (view, _, x) in views {
+            for (view, x) in views {
                 let axis = x.rank() - 1;
                 let mut shape = x.shape().to_vec();
                 shape[axis] = 6;
@@ -64,12 +60,8 @@ fn what_names_one_element_is_folded_whatever_the_type_and_the_view() {
                     src.values[11] = f64::NAN;
                 }
                 let src = src.rounded(dtype).upload(&gpu, dtype);
-                check(
-                    &format!("{dtype} {view}"),
-                    &reference,
-                    axis,
-                    [&x, &given, &src],
-                );
+                let what = format!("{dtype} {view}");
+                check(&what, &reference, axis, [&x, &given, &src]);
             }
         }
     }
@@ -95,12 +87,12 @@ fn very_many_that_name_one_element_are_all_folded() -> Result<()> {
                     let got = x.scatter_reduce(0, &given, &src, reduce, include_self);
                     let what = format!("{dtype} {reduce:?} with self {include_self}");
                     let expected = Array::new(&[3], |at| [50.0, middle, 4.0][at]);
-                    let tolerance = if reduce == ScatterReduce::Mean {
+                    let error = if reduce == ScatterReduce::Mean {
                         1e-3
                     } else {
                         0.0
                     };
-                    assert_close(&download(&got?), &expected, tolerance, &what);
+                    assert_close(&download(&got?), &expected, error, &what);
                 }
             }
         }
@@ -130,12 +122,8 @@ fn many_that_name_elements_a_few_times_are_folded_for_every_type() -> Result<()>
     let reference = reference();
     for gpu in each() {
         for dtype in DType::ALL {
-            let least = if matches!(dtype, DType::U8 | DType::U32) {
-                0.0
-            } else {
-                1.0
-            };
-            let number = |at: usize| ((at * 7919) % 3) as f64 - least;
+            let is_signed = !matches!(dtype, DType::U8 | DType::U32);
+            let number = |at: usize| ((at * 7919) % 3) as f64 - f64::from(is_signed);
             let of = |array: Array| array.rounded(dtype).upload(&gpu, dtype);
             let x = of(Array::new(&[20_000], number));
             // Two or three sources for each of most elements, and some for none.
@@ -148,8 +136,7 @@ fn many_that_name_elements_a_few_times_are_folded_for_every_type() -> Result<()>
         let x = gpu.zeros(&[2], DType::U8)?;
         let given = gpu.full(&[COUNT], 1, DType::U32)?;
         let ones = gpu.full(&[COUNT], 1, DType::U8)?;
-        let sum = x.scatter_add(0, &given, &ones)?.to_vec::<u8>()?;
-        assert_eq!(sum, [0, (COUNT % 256) as u8]);
+        gives!(u8: x.scatter_add(0, &given, &ones) => [0, (COUNT % 256) as u8]);
     }
     Ok(())
 }
