@@ -42,7 +42,9 @@ fn main(
   let scales = block + ${2 * tokens * units}u + is_value * ${tokens / 4}u + token / 4u;
   var words = g_load(entry.x, scales);
   for (var i = 0u; i < some; i++) {
-    words[token % 4u + i] = bitcast<u32>(scale_of(is_value, start + i * p.heads.y * ${size}u));
+    // FXC assigns to no component by a number that it does not know.
+    let bits = bitcast<u32>(scale_of(is_value, start + i * p.heads.y * ${size}u));
+    words = select(words, vec4(bits), vec4(0u, 1u, 2u, 3u) == vec4(token % 4u + i));
   }
   g_store(entry.x, scales, words);
   //% end

@@ -19,9 +19,10 @@ use super::text::Text;
 use crate::file_formats::BlockFormat;
 use crate::tensor::Tensor;
 use crate::tensor::called::Called;
+use lapidary_core::adapter::{AdapterKind, ShaderCompiler};
 use lapidary_core::internal::sections::push_sections;
 use lapidary_core::internal::{Arg, BuiltInKernel, Launch, Operand, Variant};
-use lapidary_core::{Caps, DType, Result, adapter::AdapterKind};
+use lapidary_core::{Caps, DType, Result};
 
 const FORMATS: &str = include_str!("../../shaders/blocks/formats.wgsl");
 const DEQUANTIZE: &str = include_str!("../../shaders/blocks/dequantize.wgsl");
@@ -38,6 +39,8 @@ const COLUMNS_ON_CPU: u8 = 8;
 
 /// Most rows of a tile.
 const TILE_ROWS: usize = 4;
+/// FXC takes six seconds for four.
+const TILE_ROWS_OF_FXC: usize = 2;
 
 /// Most rows that are multiplied with the blocks. For more, the blocks are widened first: then each
 /// is widened once, and not once for each tile.
@@ -277,9 +280,13 @@ impl Blocks {
 
     fn form(&self, caps: &Caps, m: usize) -> Form {
         let of_subgroup = lanes(caps).filter(|_| caps.kind == AdapterKind::Cpu);
+        let most_rows = match caps.compiler {
+            ShaderCompiler::Fxc => TILE_ROWS_OF_FXC,
+            _ => TILE_ROWS,
+        };
         Form {
             format: self.format,
-            rows: m.next_power_of_two().min(TILE_ROWS) as u8,
+            rows: m.next_power_of_two().min(most_rows) as u8,
             columns: match (of_subgroup, m) {
                 (None, _) => COLUMNS,
                 (_, 1) => COLUMNS_OF_ONE_ON_CPU,
@@ -418,7 +425,10 @@ mod tests {
             ] {
                 let check = |kernel, dtypes: &[DType], vec4s, has_residual| {
                     let code = form(rows, COLUMNS, LANES, false, has_residual).pack();
-                    valid(kernel, code, dtypes, vec4s);
+                    match usize::from(rows) <= TILE_ROWS_OF_FXC {
+                        true => valid(kernel, code, dtypes, vec4s),
+                        false => valid_beyond_fxc(kernel, code, dtypes, vec4s),
+                    }
                     // FXC has no subgroups.
                     let code = form(rows, columns, 8, true, has_residual).pack();
                     valid_beyond_fxc(kernel, code, dtypes, vec4s);
