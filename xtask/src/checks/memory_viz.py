@@ -22,27 +22,33 @@ KNOWN = set(
     LIST DICT NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINGET
     LONG_BINGET BINPUT LONG_BINPUT MEMOIZE FRAME STOP""".split()
 )
+PUSHES = set(
+    """EMPTY_DICT EMPTY_LIST NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINUNICODE SHORT_BINUNICODE BINGET
+    LONG_BINGET""".split()
+)
 
 
-def lists(value):
-    if isinstance(value, (list, tuple, dict)):
-        if isinstance(value, list):
-            yield value
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from lists(part)
-
-
-def check_opcodes(raw, data):
-    opcodes = [(opcode.name, value) for opcode, value, _ in pickletools.genops(raw)]
-    unknown = {name for name, _ in opcodes} - KNOWN
-    assert not unknown, f"the viewer does not know {unknown}"
-    for name, value in opcodes:
-        assert name != "PROTO" or 2 <= value <= 4, value
+def check_opcodes(data):
+    items = [0]
+    for opcode, value, _ in pickletools.genops(data):
+        name = opcode.name
+        assert name in KNOWN, f"the viewer does not know {name}"
+        if name == "PROTO":
+            assert 2 <= value <= 4, value
         if name in ("BININT", "LONG1"):
             assert 0 <= value <= 2**53, f"{value} is no number in JavaScript"
-    # The viewer passes what is appended at once as arguments of one call.
-    calls = sum(name == "APPENDS" for name, _ in opcodes)
-    assert calls >= sum(-(-len(each) // 1000) for each in lists(data)), f"{calls} are too few"
+        if name == "MARK":
+            items.append(0)
+        elif name == "APPENDS":
+            count = items.pop()
+            assert count <= 1000, f"{count} arguments of one call"
+        elif name == "SETITEMS":
+            assert items.pop() % 2 == 0
+        elif name == "TUPLE2":
+            items[-1] -= 1
+        elif name in PUSHES:
+            items[-1] += 1
+    assert items == [1], items
 
 
 def within(address, size, segments):
@@ -60,7 +66,7 @@ def check_blocks(data):
         assert address == segment["address"] + segment["total_size"], segment["address"]
 
 
-def check_backwards(data, requested):
+def check_backwards(data):
     """The viewer goes back from the current blocks, one event at a time."""
     segments = {(s["address"], s["total_size"]) for s in data["segments"]}
     live = {
@@ -69,10 +75,7 @@ def check_backwards(data, requested):
         for b in s["blocks"]
         if b["state"] == "active_allocated"
     }
-    assert sum(live.values()) == requested
     (events,) = data["device_traces"]
-    times = [event["time_us"] for event in events]
-    assert times == sorted(times)
     completed = set()
     for event in reversed(events):
         action, size = event["action"], event["size"]
@@ -98,6 +101,15 @@ def check_backwards(data, requested):
         if not action.startswith("segment"):
             assert within(address, size, segments), hex(address)
     assert not completed
+    return sum(live.values())
+
+
+def check_forwards(data, live_bytes):
+    times = [event["time_us"] for event in data["device_traces"][0]]
+    assert times == sorted(times)
+    for event in data["device_traces"][0]:
+        live_bytes += {"alloc": 1, "free_completed": -1}.get(event["action"], 0) * event["size"]
+    return live_bytes
 
 
 def sum_of(lines, part):
@@ -107,12 +119,13 @@ def sum_of(lines, part):
 
 def check(path):
     raw = path.read_bytes()
+    check_opcodes(raw)
     data = pickle.loads(raw)
-    check_opcodes(raw, data)
     stats = json.loads(path.with_suffix(".json").read_text())["stats"]
     requested, reserved = stats["requested_bytes"]["now"], stats["reserved_bytes"]["now"]
     check_blocks(data)
-    check_backwards(data, requested)
+    began_with = check_backwards(data)
+    assert check_forwards(data, began_with) == requested
 
     as_is = lambda lines: lines  # noqa: E731
     summary = _memory_viz.segsum(data)
@@ -135,8 +148,12 @@ def check(path):
     print(f"{path.name}: {len(data['segments'])} segments, {len(allocs)} allocations, {requested} bytes")
 
 
-pickles = sorted(pathlib.Path(sys.argv[2]).glob("*.pickle"))
-assert len(pickles) >= 2, f"there are no snapshots in {sys.argv[2]}"
-for path in pickles:
-    check(path)
-print(f"{len(pickles)} snapshots read")
+def main():
+    pickles = sorted(pathlib.Path(sys.argv[2]).glob("*.pickle"))
+    assert len(pickles) >= 2, f"there are no snapshots in {sys.argv[2]}"
+    for path in pickles:
+        check(path)
+    print(f"{len(pickles)} snapshots read")
+
+
+main()
