@@ -68,13 +68,16 @@ fn results_in_place(state: &State, launch: &Launch, wanted: &Arc<Storage>) -> Ve
             && slots.find(result).is_none()
             && !slots.is_evicted(result)
             && !Arc::ptr_eq(result, wanted);
+        if !is_new {
+            continue;
+        }
         let donor = launch.donors(output).find(|(donor, uses)| {
             let holders = uses + usize::from(Arc::ptr_eq(donor, wanted));
             Arc::strong_count(donor) == holders
                 && (slots.in_slab(donor) || slots.is_evicted(donor))
                 && !taken.iter().any(|other| Arc::ptr_eq(other, donor))
         });
-        if let Some((donor, _)) = donor.filter(|_| is_new) {
+        if let Some((donor, _)) = donor {
             taken.push(donor);
             in_place.push(result.clone());
         }
