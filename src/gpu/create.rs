@@ -16,9 +16,9 @@ impl Gpu {
     /// [`Error::Length`] when the slice does not fill the shape, [`Error::Overflow`] and
     /// [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
     ///
-    /// In a browser also [`Error::WouldBlock`], for more bytes than the staging memory has room for
-    /// until the page's next wait. It has 64 MiB, or a part of a small budget. There, use
-    /// [`tensor_async`](Gpu::tensor_async) for large slices.
+    /// In a browser also [`Error::WouldBlock`], for more than 1 MiB and more bytes than the staging
+    /// memory has room for until the page's next wait. It has 64 MiB, or a part of a small budget.
+    /// There, use [`tensor_async`](Gpu::tensor_async) for large slices.
     #[doc(alias = "from_slice")]
     #[track_caller]
     pub fn tensor<T: Element>(&self, data: &[T], shape: &[usize]) -> Result<Tensor> {

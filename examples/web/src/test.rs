@@ -102,6 +102,14 @@ async fn blocking(gpu: &Gpu) -> Told {
         Err(Error::WouldBlock { .. }) => {}
         other => return Err(format!("80 MiB were taken at once: {:?}", other.map(drop))),
     }
+    // Small tensors need no staging.
+    let small = (0..96).map(|_| gpu.tensor(&many[..1 << 18], &[1 << 18]));
+    let small = small.collect::<lapidary::Result<Vec<_>>>().map_err(text)?;
+    check(
+        small[95].to_vec_async::<u32>().await.map_err(text)? == many[..1 << 18],
+        "the last of 96 MiB in small tensors comes back",
+    )?;
+    drop(small);
     let tensor = gpu.tensor_async(&many, &[20 << 20]).await.map_err(text)?;
     check(
         tensor.to_vec_async::<u32>().await.map_err(text)? == many,

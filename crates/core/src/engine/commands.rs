@@ -294,10 +294,7 @@ impl Engine {
         if self.begin_upload(dst, offset_bytes, bytes)? {
             return Ok(());
         }
-        block_on(
-            upload::WHAT,
-            upload::stage_whole(self, dst, offset_bytes, bytes, upload::BLOCKS),
-        )
+        upload::stage_now(self, dst, offset_bytes, bytes)
     }
 
     /// As [`upload`](Self::upload), but asynchronous, and so for browsers too: it waits for staging

@@ -11,10 +11,13 @@ use super::queue::cmd::Cmd;
 use super::reclaim::{self, refuse, shrink};
 use crate::driver::DriverError;
 use crate::error::{Error, Result};
-use crate::memory::Storage;
+use crate::memory::{Source, Storage};
 use crate::transfer::{FEED_BYTES, refusal};
 
 pub(super) const WHAT: &str = "an upload";
+
+/// The most bytes of a new storage that need no staging in a browser, such as indices and masks.
+const SMALL_BYTES: usize = 1 << 20;
 
 /// Whether a call may block its thread here. In a browser it may not.
 pub(super) const BLOCKS: bool = cfg!(not(target_arch = "wasm32"));
@@ -53,6 +56,41 @@ impl Drop for UploadGuard<'_> {
         }
         self.dst.end_write();
     }
+}
+
+/// Stages all bytes of an upload and appends it, without a future. In a browser, which cannot wait
+/// for staging here, a small new storage that finds no room keeps its bytes in the host's memory.
+/// The pass that needs them waits.
+pub(super) fn stage_now(
+    engine: &Arc<Engine>,
+    dst: &Arc<Storage>,
+    offset_bytes: u64,
+    bytes: &[u8],
+) -> Result<()> {
+    let is_small = bytes.len() as u64 == dst.len_bytes() && bytes.len() <= SMALL_BYTES;
+    let is_new = dst.slot().is_none() && Arc::strong_count(dst) == 1;
+    if BLOCKS || !is_small || !is_new {
+        let staged = stage_whole(engine, dst, offset_bytes, bytes, BLOCKS);
+        return block_on(WHAT, staged);
+    }
+    let (uploads, wanted_bytes) = (&engine.uploads, bytes.len() as u64);
+    // A refusal of the driver is no error: the pass makes room.
+    let stage = || {
+        let (region, taken) = uploads.stage(bytes).ok()??;
+        (taken == bytes.len()).then_some(region)
+    };
+    let grow = || matches!(uploads.grow_now(wanted_bytes), Ok(true));
+    let Some(region) = stage().or_else(|| grow().then(stage)?) else {
+        engine.back_new(dst, Source::bytes(bytes.into()));
+        return Ok(());
+    };
+    let upload = Cmd::Upload {
+        dst: dst.clone(),
+        offset_bytes,
+        region,
+        whole: true,
+    };
+    push_staged(engine, dst, [upload])
 }
 
 /// Stages all bytes of an upload and appends it.
