@@ -1,7 +1,8 @@
-// The page of examples/web on its software adapter: its own test, the fluid, and the search with a
-// real model. Then what it says without a model and without WebGPU.
+// The page of examples/web on its software adapter: its own test, the fluid, a language model, and
+// the search with a real model. Then what it says without a model and without WebGPU.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { open, WEBGPU } from './open.mjs';
 
@@ -16,9 +17,8 @@ const PARTS = 28;
 const SEARCH = new URL('search.js', import.meta.url).pathname;
 
 // As `cargo xtask web` serves it.
-const server = spawn('python3',
-  ['-um', 'http.server', '0', '--bind', '127.0.0.1', '--directory', folder],
-  { stdio: ['ignore', 'pipe', 'ignore'] });
+const serve = new URL('serve.py', import.meta.url).pathname;
+const server = spawn('python3', [serve, folder, '0'], { stdio: ['ignore', 'pipe', 'ignore'] });
 process.on('exit', () => server.kill());
 const begun = await new Promise(done => createInterface(server.stdout).once('line', done));
 const site = begun.match(/http:\/\/[\d.:]+/)[0];
@@ -76,6 +76,103 @@ async function fluid(page) {
     document.querySelector('#state').textContent.includes('The fluid stopped'));
   await page.click('#fluid button');
   await page.waitForFunction(() => lapidary.fluid?.frames > 2);
+}
+
+// What the program for terminals says for the page's own beginning.
+const SAID = readFileSync(`${folder}/language/said.txt`, 'utf8');
+// In MiB. The weights have 0.7, and a step needs as much besides.
+const NARROW = 1;
+// Controls of the chat with values that cannot be, and what it then says.
+const IMPOSSIBLE = [
+  ['question', 'word '.repeat(10000), 'shorten it, or open the model with a longer context'],
+  ['budget', '0', 'a budget is more than 0'],
+  ['budget', '0.1', 'a command with operands and results'],
+];
+// Addresses without a model, and what the page then says.
+const WITHOUT_MODEL = [
+  ['language/short.safetensors', 'cut off'],
+  ['golden/', 'There is no config.json and no tokenizer.json beside'],
+  ['language/none.safetensors', 'is the address right'],
+];
+
+// The language model says what it says natively, also while its weights are dropped and requested
+// again, after a server failed, and on another device.
+async function chat() {
+  const page = await open({ args: WEBGPU, site });
+  const part = name => page.locator(`#chat .${name}`);
+  const press = async (button, says) => {
+    await page.click(`#chat ${button}`);
+    await page.waitForFunction(() => !document.querySelector('#chat fieldset').disabled, null,
+      { timeout: PATIENCE, polling: 200 });
+    const said = await part('state').textContent();
+    assert(said.includes(says), `the chat should say \`${says}\`, but says: ${said}`);
+    console.log(`  chat | ${said}`);
+    return said;
+  };
+  const speaks = async () => {
+    const said = await press('.ask button', '64 tokens, ');
+    assert.equal(await part('answer').textContent(), SAID, 'it says something else than natively');
+    return Number(said.match(/(\d+) requests/)[1]);
+  };
+  // While `handle` answers the requests for weights.
+  const meanwhile = async (handle, act) => {
+    await page.route('**/*.safetensors', handle);
+    await act();
+    await page.unroute('**/*.safetensors');
+  };
+  await page.ready(site, PATIENCE);
+  await press('.load', 'The model is open');
+  await part('temperature').fill('0');
+  // Pieces come while it speaks.
+  await page.evaluate(() => new MutationObserver(() => {
+    globalThis.heard = (globalThis.heard ?? 0) + 1;
+  }).observe(document.querySelector('#chat .answer'), { childList: true }));
+  const weights = await speaks();
+  await page.holds('the answer came in pieces', () => heard > 20);
+  // Rows of the embedding come one by one, until they come to as much as all of it.
+  await speaks();
+  assert.equal(await speaks(), 0, 'weights that were there were requested again');
+  await page.screenshot({ path: `${pictures}/web-chat.png`, fullPage: true });
+  await part('budget').fill(String(NARROW));
+  const again = await speaks();
+  assert(again > 0, 'no weight was dropped and requested again');
+  await page.holds('the budget was kept', budget =>
+    lapidary.chat.peak_bytes() <= budget * 2 ** 20, NARROW);
+
+  // A server that fails for a moment is asked again. If it fails for longer, or knows no ranges, the
+  // page says so, and the model goes on afterwards.
+  const once = [route => route.fulfill({ status: 503 }), route => route.abort()];
+  await meanwhile(route => (once.pop() ?? (route => route.continue()))(route), speaks);
+  assert.equal(once.length, 0, 'nothing was requested while the server failed');
+  await meanwhile(route => route.fulfill({ status: 503 }), () =>
+    press('.ask button', 'the server fails (status 503)'));
+  await speaks();
+  await meanwhile(route => route.continue({ headers: { ...route.request().headers(), range: '' } }),
+    () => press('.ask button', 'the server sends whole files'));
+  await speaks();
+
+  for (const [name, value, says] of IMPOSSIBLE) {
+    const before = await part(name).inputValue();
+    await part(name).fill(value);
+    await press('.ask button', says);
+    await part(name).fill(before);
+  }
+  writeFileSync(`${folder}/language/short.safetensors`,
+    readFileSync(`${folder}/language/model.safetensors`).subarray(0, -1));
+  for (const [address, says] of WITHOUT_MODEL) {
+    await part('address').fill(address);
+    await press('.load', says);
+  }
+  await speaks();
+  await page.evaluate(() => lapidary.destroyDevices());
+  await part('budget').fill('');
+  await speaks();
+  await page.holds('no error went uncaught', () => lapidary.errors.length === 0);
+  // The browser reports files that are missing, and failures of the server, on its console too.
+  page.quiet('Failed to load resource');
+  await page.close();
+  return `a language model says what it says natively, with ${weights} requests for weights, ` +
+    `and in ${NARROW} MiB with ${again}`;
 }
 
 // The number of texts with PyTorch's vectors, all but the four longest; and fewer for fast tests.
@@ -165,7 +262,7 @@ async function search(page) {
   const said = await press('index', 'add for the tensor made at ');
   assert(said.includes('a command with operands and results'), said);
   await set('budget', -1);
-  await press('index', 'a budget is 1 to');
+  await press('index', 'a budget is more than 0');
 
   // With memory for about half of the weights, the results are the same.
   await only(SHORT);
@@ -234,8 +331,9 @@ async function withoutWebgpu() {
   await page.close();
 }
 
+const spoken = await chat();
 const found = await whole();
 await withoutModel();
 await withoutWebgpu();
-console.log(found);
+console.log(`${found}; ${spoken}`);
 process.exit();

@@ -14,7 +14,13 @@ use pico_args::Arguments;
 use crate::browser::script;
 use crate::command::{self, command};
 use crate::model;
-use crate::process::{Result, Shell, cmd, emptied, nothing_else, root, target_dir};
+use crate::process::{Context, Result, Shell, cmd, emptied, nothing_else, root, target_dir};
+
+/// The folder of the page that has the language model.
+const LANGUAGE: &str = "language";
+
+/// The page's own beginning of a text.
+const PROMPT: &str = "The memory of the device";
 
 /// Builds the page, then serves or tests it.
 pub(crate) fn web(sh: &Shell, mut args: Arguments) -> Result<()> {
@@ -32,9 +38,9 @@ pub(crate) fn web(sh: &Shell, mut args: Arguments) -> Result<()> {
         true => link(sh, &model::folder(), &folder.join("model"))?,
         false => println!("`cargo xtask fetch-model` gets a model for its search, 83 MB."),
     }
-    println!("The page is at http://127.0.0.1:{port}/ until you press Ctrl-C.");
-    let serve = cmd!(sh, "python3 -m http.server {port} --bind 127.0.0.1");
-    Ok(serve.arg("--directory").arg(folder).run()?)
+    println!("The page is there until you press Ctrl-C:");
+    let serve = root().join("xtask/browser/serve.py");
+    Ok(cmd!(sh, "python3 {serve} {folder} {port}").run()?)
 }
 
 /// The library in a browser: the page tests itself. Its results are compared with those of the same
@@ -46,15 +52,26 @@ pub(crate) fn check(sh: &Shell) -> Result<String> {
     test(sh)
 }
 
-/// Tests the page with the model, and without it.
+/// Tests the page with the model for its search, and without it.
 fn test(sh: &Shell) -> Result<String> {
+    command::run(sh, "gpu")?;
     let model = model::fetch(sh)?;
     let (folder, size) = build(sh)?;
     link(sh, &model, &folder.join("model"))?;
     let golden = root().join("examples/embed/golden");
     link(sh, &golden, &folder.join("golden"))?;
+    sh.write_file(folder.join(LANGUAGE).join("said.txt"), said(sh)?)?;
     let found = script(sh, "web.mjs", &[folder, target_dir()])?;
     Ok(format!("{found}; {size}"))
+}
+
+/// What the program for terminals says on this machine, without the line with its times.
+fn said(sh: &Shell) -> Result<String> {
+    let greedy = "--package chat -- --temperature 0 --tokens 64 --prompt";
+    let chat = command(sh, &format!("cargo run {{examples}} --quiet {greedy}"))?;
+    let said = chat.arg(PROMPT).read()?;
+    let said = said.rsplit_once("\n[64 tokens");
+    Ok(said.context("it did not say 64 tokens")?.0.to_owned())
 }
 
 /// Builds the page. Returns its folder, and a sentence about the size of the program.
@@ -66,6 +83,8 @@ fn build(sh: &Shell) -> Result<(PathBuf, String)> {
     let wasm = target_dir().join(TARGET).join("web/web.wasm");
     let folder = emptied(sh, "web-page")?;
     link(sh, &root().join("examples/web/page"), &folder)?;
+    let language = root().join("examples/data/model");
+    link(sh, &language, &folder.join(LANGUAGE))?;
     let bindgen = command(sh, "cargo run {examples} --quiet --package bindgen --")?;
     bindgen.arg(wasm).arg(&folder).run()?;
     let wasm = folder.join("web_bg.wasm");

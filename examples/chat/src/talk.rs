@@ -1,19 +1,16 @@
 //! A conversation with a model: what was said, and the model's next answer, piece by piece.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use lapidary::Gpu;
 use lapidary::files::ModelFile;
 use lapidary_lm::{
-    ConversationId, End, LanguageModel, ModelOptions, Request, Sampling, Scheduler,
-    SchedulerOptions,
+    ConversationId, End, LanguageModel, Request, Sampling, Scheduler, SchedulerOptions,
 };
 use tokenizers::Tokenizer;
 
 use crate::error::{Error, Result};
 use crate::template::{Message, Template};
-use crate::tokenizer;
+use crate::tokenizer::{self, Beside};
 
 /// Everything of a model that a conversation needs.
 #[derive(Debug)]
@@ -28,12 +25,32 @@ impl Speaker {
     ///
     /// # Errors
     ///
-    /// Those of [`LanguageModel::of_file`], [`tokenizer::load`] and [`Template::load`].
-    pub fn open(gpu: &Gpu, path: &Path, options: ModelOptions) -> Result<Speaker> {
+    /// Those of [`LanguageModel::of_file`] and of [`new`](Self::new).
+    #[cfg(feature = "program")]
+    pub fn open(
+        gpu: &lapidary::Gpu,
+        path: &Path,
+        options: lapidary_lm::ModelOptions,
+    ) -> Result<Speaker> {
         let file = ModelFile::open(path)?;
         let model = LanguageModel::of_file(gpu, path, &file, options)?;
-        let tokenizer = tokenizer::load(path, &file, model.vocabulary())?;
-        let template = Template::load(path, &file)?;
+        let beside = |name: &str| std::fs::read(tokenizer::beside(path, name)).ok();
+        Speaker::new(model, path, &file, &beside)
+    }
+
+    /// An open model with its tokenizer and its template, from the files beside it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`tokenizer::load`] and [`Template::load`].
+    pub fn new(
+        model: LanguageModel,
+        path: &Path,
+        file: &ModelFile,
+        beside: Beside<'_>,
+    ) -> Result<Speaker> {
+        let tokenizer = tokenizer::load(path, file, beside, model.vocabulary())?;
+        let template = Template::load(file, beside)?;
         Ok(Speaker {
             model,
             tokenizer,
@@ -71,10 +88,6 @@ pub struct Report {
     pub read: usize,
     /// Tokens that were said.
     pub said: usize,
-    /// Until the first one.
-    pub first: Duration,
-    /// For all of them.
-    pub whole: Duration,
     /// Why it ended.
     pub end: Option<End>,
 }
@@ -121,6 +134,16 @@ impl Talk {
         self.messages = messages;
     }
 
+    /// Drops the cached keys and values, such as those of a lost device. The next answer reads the
+    /// conversation again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Scheduler::truncate`].
+    pub fn forget(&mut self) -> Result<()> {
+        Ok(self.scheduler.truncate(self.id, 0)?)
+    }
+
     /// Goes back by a question and its answer, and returns the question.
     pub fn go_back(&mut self) -> Option<String> {
         let at = self
@@ -136,16 +159,30 @@ impl Talk {
         self.scheduler.cache_bytes(self.id)
     }
 
-    /// Asks, and calls `hear` with each piece of the answer. If it fails, nothing was said.
+    /// Asks, and calls `hear` with each piece of the answer and what it took so far. If it fails,
+    /// nothing was said.
     ///
     /// # Errors
     ///
     /// [`Error::Template`], [`Error::Tokenizer`], and those of the model: a conversation that has
     /// no place in the context, and what lapidary returns for memory and device.
-    pub fn ask(&mut self, question: &str, hear: impl FnMut(&str)) -> Result<Report> {
+    #[cfg(feature = "program")]
+    pub fn ask(&mut self, question: &str, hear: impl FnMut(&str, &Report)) -> Result<Report> {
+        pollster::block_on(self.ask_async(question, hear))
+    }
+
+    /// As [`ask`](Self::ask), as a future: the only form in a browser.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ask`](Self::ask).
+    pub async fn ask_async(
+        &mut self,
+        question: &str,
+        hear: impl FnMut(&str, &Report),
+    ) -> Result<Report> {
         self.messages.push(Message::new("user", question));
-        let answered = self.answer(hear);
-        match answered {
+        match self.answer(hear).await {
             Ok((text, report)) => {
                 self.messages.push(Message::new("assistant", text));
                 Ok(report)
@@ -154,14 +191,13 @@ impl Talk {
                 self.messages.pop();
                 self.scheduler.stop(self.id);
                 // What the cache has may be lost with the work that failed.
-                self.scheduler.truncate(self.id, 0)?;
+                self.forget()?;
                 Err(error)
             }
         }
     }
 
-    fn answer(&mut self, mut hear: impl FnMut(&str)) -> Result<(String, Report)> {
-        let begun = Instant::now();
+    async fn answer(&mut self, mut hear: impl FnMut(&str, &Report)) -> Result<(String, Report)> {
         let tokens = self.speaker.tokens(&self.messages)?;
         let common = self.scheduler.common(self.id, &tokens);
         self.scheduler.truncate(self.id, common)?;
@@ -175,26 +211,20 @@ impl Talk {
         let mut report = Report {
             read: tokens.len() - common,
             said: 0,
-            first: Duration::ZERO,
-            whole: Duration::ZERO,
             end: None,
         };
         let mut decoder = self.speaker.tokenizer.decode_stream(true);
         let mut text = String::new();
         while self.scheduler.is_busy() {
-            for said in self.scheduler.step()? {
-                if report.said == 0 {
-                    report.first = begun.elapsed();
-                }
+            for said in self.scheduler.step_async().await? {
                 report.said += 1;
                 report.end = said.end;
                 if let Some(piece) = decoder.step(said.token).map_err(of_tokenizer)? {
-                    hear(&piece);
+                    hear(&piece, &report);
                     text.push_str(&piece);
                 }
             }
         }
-        report.whole = begun.elapsed();
         Ok((text, report))
     }
 }

@@ -1,14 +1,12 @@
 //! A conversation as one text, by the model's own template.
 
-use std::path::Path;
-
 use lapidary::files::{MetaValue, ModelFile};
 use minijinja::{Environment, Error as Jinja, ErrorKind, context};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::tokenizer::beside;
+use crate::tokenizer::Beside;
 
 /// Steps of a template, so that one from anybody ends.
 const MOST_STEPS: u64 = 2_000_000;
@@ -49,9 +47,8 @@ impl Template {
     /// # Errors
     ///
     /// [`Error::Template`] for one that cannot be read.
-    pub fn load(path: &Path, file: &ModelFile) -> Result<Template> {
-        let config = std::fs::read(beside(path, "tokenizer_config.json")).ok();
-        let config: Value = config
+    pub fn load(file: &ModelFile, beside: Beside<'_>) -> Result<Template> {
+        let config: Value = beside("tokenizer_config.json")
             .and_then(|bytes| serde_json::from_slice(&bytes).ok())
             .unwrap_or_default();
         let of_gguf = |key: &str| {
@@ -66,7 +63,7 @@ impl Template {
                 .as_u64()?;
             list.get(id as usize)?.as_str().map(str::to_owned)
         };
-        let apart = std::fs::read_to_string(beside(path, "chat_template.jinja")).ok();
+        let apart = beside("chat_template.jinja").and_then(|text| String::from_utf8(text).ok());
         let text = apart
             .or_else(|| chosen(&config["chat_template"]))
             .or_else(|| of_gguf("chat_template"));

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use lapidary::{Budget, Gpu};
 
@@ -112,25 +113,39 @@ fn times(gpu: &Gpu) -> Result<()> {
 fn answer(gpu: &Gpu, talk: &mut Talk, question: &str) -> Result<()> {
     let before = gpu.memory().stats().restored_bytes;
     let mut out = io::stdout();
-    let report = talk.ask(question, |piece| {
+    let (begun, mut first) = (Instant::now(), None);
+    let report = talk.ask(question, |piece, _| {
+        first.get_or_insert_with(|| begun.elapsed());
         // A terminal that is gone hears nothing.
         let _ = write!(out, "{piece}").and_then(|()| out.flush());
     })?;
-    let _ = writeln!(io::stdout(), "\n{}", line(gpu, talk, &report, before));
+    let whole = begun.elapsed();
+    let times = [first.unwrap_or(whole), whole];
+    let _ = writeln!(
+        io::stdout(),
+        "\n{}",
+        line(gpu, talk, &report, times, before)
+    );
     Ok(())
 }
 
-/// What an answer took, in one line.
-fn line(gpu: &Gpu, talk: &Talk, report: &Report, before: u64) -> String {
+/// What an answer took, in one line. The times are those until its first piece, and of all.
+fn line(
+    gpu: &Gpu,
+    talk: &Talk,
+    report: &Report,
+    [first, whole]: [Duration; 2],
+    before: u64,
+) -> String {
     let stats = gpu.memory().stats();
-    let after_first = report.whole.saturating_sub(report.first).as_secs_f64();
+    let after_first = whole.saturating_sub(first).as_secs_f64();
     let rate = report.said.saturating_sub(1) as f64 / after_first.max(1e-9);
     format!(
         "[{} tokens, {rate:.1} a second; {} read in {:.2} s; {:.1} MiB reserved, {:.1} of them \
          cache, {:.1} read or restored]",
         report.said,
         report.read,
-        report.first.as_secs_f64(),
+        first.as_secs_f64(),
         mib(stats.reserved_bytes.now),
         mib(talk.cache_bytes()),
         mib(stats.restored_bytes - before),

@@ -9,22 +9,32 @@ use tokenizers::Tokenizer;
 
 use crate::error::{Error, Result};
 
+/// The bytes of a file in the folder of a model, if it is there.
+pub type Beside<'a> = &'a dyn Fn(&str) -> Option<Vec<u8>>;
+
 /// The tokenizer of a model: `tokenizer.json` in its folder, or the vocabulary of a GGUF file.
 ///
 /// # Errors
 ///
 /// [`Error::Tokenizer`] if there is none that can be read, [`Error::Vocabulary`] if it has tokens
 /// that the model has not.
-pub fn load(path: &Path, file: &ModelFile, vocabulary: usize) -> Result<Tokenizer> {
-    let (from, tokenizer) = match gguf::is_there(file) {
-        true => (path.to_owned(), gguf::tokenizer(file)),
-        false => {
-            let from = beside(path, "tokenizer.json");
-            let tokenizer = Tokenizer::from_file(&from).map_err(|error| error.to_string());
-            (from, tokenizer)
-        }
+pub fn load(
+    path: &Path,
+    file: &ModelFile,
+    beside: Beside<'_>,
+    vocabulary: usize,
+) -> Result<Tokenizer> {
+    let tokenizer = match gguf::is_there(file) {
+        true => gguf::tokenizer(file),
+        false => match beside("tokenizer.json") {
+            Some(bytes) => Tokenizer::from_bytes(bytes).map_err(|error| error.to_string()),
+            None => Err("there is no `tokenizer.json` beside it".into()),
+        },
     };
-    let tokenizer = tokenizer.map_err(|reason| Error::Tokenizer { path: from, reason })?;
+    let tokenizer = tokenizer.map_err(|reason| Error::Tokenizer {
+        path: path.to_owned(),
+        reason,
+    })?;
     // Tokens that were added for pictures may lie beyond the vocabulary of the text.
     let last = tokenizer
         .get_vocab(false)

@@ -19,7 +19,7 @@ fn check(name: &str, wanted: fn(Expected) -> Vec<Vec<u32>>) {
     let expected: Expected = serde_json::from_str(&text).unwrap();
     let path = folder.join(name);
     let file = ModelFile::open(&path).unwrap();
-    let tokenizer = chat::tokenizer::load(&path, &file, 600).unwrap();
+    let tokenizer = chat::tokenizer::load(&path, &file, &|_| None, 600).unwrap();
     let texts = expected.texts.clone();
     for (text, wanted) in texts.iter().zip(wanted(expected)) {
         let encoded = tokenizer.encode_fast(text.as_str(), false).unwrap();
@@ -31,7 +31,7 @@ fn check(name: &str, wanted: fn(Expected) -> Vec<Vec<u32>>) {
         let decoded = tokenizer.decode(encoded.get_ids(), false).unwrap();
         assert_eq!(decoded, *text);
     }
-    let error = chat::tokenizer::load(&path, &file, 599).unwrap_err();
+    let error = chat::tokenizer::load(&path, &file, &|_| None, 599).unwrap_err();
     assert!(
         matches!(
             error,

@@ -1,4 +1,5 @@
 // The page: loads the program, and starts its parts.
+import { prepare as prepareChat } from './chat.js';
 import { destroyDevices, errors, watch } from './devices.js';
 import { begin } from './fluid.js';
 import { prepare } from './search.js';
@@ -6,7 +7,7 @@ import { at, complain, say } from './show.js';
 import { test } from './test.js';
 
 async function main() {
-  globalThis.lapidary = { errors, destroyDevices, tested: null, fluid: null, search: null };
+  globalThis.lapidary = { errors, destroyDevices, tested: null, fluid: null, search: null, chat: null };
   if (!navigator.gpu || !await navigator.gpu.requestAdapter()) {
     complain('This browser has no WebGPU, or has it turned off. Chrome and Edge have it from version 113, ' +
       'Safari from 26, Firefox from 141 on Windows; on Linux it may have to be turned on.');
@@ -23,6 +24,7 @@ async function main() {
   at('#fluid').hidden = false;
   at('#fluid button').onclick = () => begin(program);
   prepare(program);
+  prepareChat(program);
 }
 
 // A panic of the program arrives here: it rejects no promise.

@@ -1,5 +1,5 @@
 // Search by meaning: a model's files, texts, and results.
-import { at, complain, report, say } from './show.js';
+import { alone, at, report, say } from './show.js';
 
 const FOLDER = 'model/';
 const CONFIG = 'config.json';
@@ -13,21 +13,8 @@ const part = name => at(`.${name}`, section);
 const told = text => say(text, part('state'));
 const megabytes = bytes => `${(bytes / 1e6).toFixed(1)} MB`;
 
-// Runs an action with the controls disabled, and reports its error.
-async function alone(work) {
-  const controls = at('fieldset', section);
-  const focused = document.activeElement;
-  controls.disabled = true;
-  try {
-    await work();
-  } catch (error) {
-    complain(error.message ?? String(error), part('state'));
-  } finally {
-    controls.disabled = false;
-    part('progress').hidden = true;
-    focused?.focus();
-  }
-}
+// Runs an action as `alone` does, and hides its progress at the end.
+const action = work => alone(section, () => work().finally(() => { part('progress').hidden = true; }));
 
 function progress(done, all) {
   const bar = part('progress');
@@ -138,16 +125,16 @@ async function ask() {
 // Shows the section.
 export function prepare(program) {
   section.hidden = false;
-  part('load').onclick = () => alone(() => load(program));
-  part('files').onchange = event => alone(async () => {
+  part('load').onclick = () => action(() => load(program));
+  part('files').onchange = event => action(async () => {
     const given = [...event.target.files].map(file => [file.name, file]);
     // Lets the user choose the same files again.
     event.target.value = '';
     await take(program, new Map(given));
   });
-  part('index').onclick = () => alone(index);
+  part('index').onclick = () => action(index);
   part('ask').onsubmit = event => {
     event.preventDefault();
-    alone(ask);
+    action(ask);
   };
 }

@@ -1,6 +1,6 @@
 //! Functions between the page's script and the programs.
 
-use lapidary::Gpu;
+use lapidary::{Budget, Gpu};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
@@ -36,6 +36,30 @@ pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
         memory.device_bytes,
     ];
     levels.iter().map(|level| level.now as f64).collect()
+}
+
+/// Parses the page's budget field.
+pub(crate) fn budget(mib: Option<f64>) -> Result<Budget, JsError> {
+    const MOST: f64 = 1_048_576.0;
+    match mib {
+        None => Ok(Budget::default()),
+        Some(mib) if mib > 0.0 && mib <= MOST => Ok(Budget::device((mib * 1_048_576.0) as u64)),
+        Some(mib) => Err(told(format_args!(
+            "a budget is more than 0 and up to {MOST} MiB, or none, and not {mib}"
+        ))),
+    }
+}
+
+/// Sets the budget, on a new device if the old one is lost. Returns whether it was.
+pub(crate) async fn limit(gpu: &Gpu, budget: Budget) -> lapidary::Result<bool> {
+    let finished = gpu.finish_async().await;
+    let is_lost = matches!(finished, Err(lapidary::Error::DeviceLost { .. }));
+    if is_lost {
+        gpu.reopen_async().await?;
+    }
+    gpu.memory().set_budget_async(budget).await?;
+    gpu.memory().reset_peaks();
+    Ok(is_lost)
 }
 
 /// Runs the test. Calls `tell` for each part with its name, whether it passed, and a sentence.

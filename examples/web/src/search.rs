@@ -10,11 +10,11 @@ use std::sync::Arc;
 use embed::{Entry, Error, Files, Index, Model, Precision};
 use js_sys::{Function, Uint8Array};
 use lapidary::units::Bytes;
-use lapidary::{Budget, Gpu, Options, files::ModelFile};
+use lapidary::{Gpu, Options, files::ModelFile};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
-use crate::script::{levels, told};
+use crate::script::{budget, levels, limit, told};
 
 /// Tokens that go through the encoder at once: few enough to report progress often.
 const BATCH_TOKENS: usize = 512;
@@ -88,10 +88,10 @@ impl Search {
         tell: &Function,
     ) -> Result<usize, JsError> {
         let precision: Precision = precision.parse().map_err(told)?;
-        let budget = budget_mib.map_or(Ok(Budget::default()), budget)?;
+        let budget = budget(budget_mib)?;
         // Drop the old weights before loading new ones.
         self.indexed.take();
-        self.limit(budget).await.map_err(told)?;
+        limit(&self.gpu, budget).await.map_err(told)?;
         let model = self.model(precision).map_err(told)?;
         let done = |count: usize| {
             // The browser reports errors of the script.
@@ -166,16 +166,6 @@ impl Search {
         model.batch_tokens = model.batch_tokens.min(BATCH_TOKENS);
         Ok(model)
     }
-
-    /// Sets the budget, on a new device if the old one is lost.
-    async fn limit(&self, budget: Budget) -> lapidary::Result<()> {
-        if let Err(lapidary::Error::DeviceLost { .. }) = self.gpu.finish_async().await {
-            self.gpu.reopen_async().await?;
-        }
-        self.gpu.memory().set_budget_async(budget).await?;
-        self.gpu.memory().reset_peaks();
-        Ok(())
-    }
 }
 
 impl Indexed {
@@ -187,17 +177,6 @@ impl Indexed {
             scores: hits.iter().map(|hit| hit.score).collect(),
             cut_from,
         })
-    }
-}
-
-/// Parses the page's budget field.
-fn budget(mib: f64) -> Result<Budget, JsError> {
-    const MOST: f64 = 1_048_576.0;
-    match (1.0..=MOST).contains(&mib) {
-        true => Ok(Budget::device((mib * 1_048_576.0) as u64)),
-        false => Err(told(format_args!(
-            "a budget is 1 to {MOST} MiB, or none, and not {mib}"
-        ))),
     }
 }
 

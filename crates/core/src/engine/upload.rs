@@ -59,8 +59,8 @@ impl Drop for UploadGuard<'_> {
 }
 
 /// Stages all bytes of an upload and appends it, without a future. In a browser, which cannot wait
-/// for staging here, a small new storage that finds no room keeps its bytes in the host's memory.
-/// The pass that needs them waits.
+/// for staging here, a small new storage that finds no room is backed by a copy of the bytes. The
+/// pass that needs them waits.
 pub(super) fn stage_now(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
