@@ -77,6 +77,33 @@ fn pages_leave_and_return_with_the_same_bits() -> Result<()> {
     Ok(())
 }
 
+/// The launches of a step share their pages, which count as one holder of them.
+#[test]
+fn pages_are_listed_while_launches_that_share_them_wait() -> Result<()> {
+    for gpu in each() {
+        let mut world = World::new(&gpu, LAYERED);
+        let mut talk = world.talk("the chat of Ann");
+        let rows = world.rows(20, LAYERED.heads);
+        let rows = world.upload(&rows, LAYERED.heads);
+        let listed_bytes = || {
+            let leaks = gpu.diagnostics().leaks().into_iter();
+            let pages = leaks.filter(|leak| leak.made_at.to_string().contains("the chat of Ann"));
+            pages.map(|leak| leak.bytes).sum::<u64>()
+        };
+        let step = world.cache.step(vec![(&mut talk.sequence, 20)])?;
+        for layer in 0..LAYERED.layers {
+            step.attend(layer, &rows, &rows, &rows, HOW)?;
+        }
+        step.finish();
+        assert_eq!(listed_bytes(), talk.sequence.bytes());
+        gpu.finish()?;
+        assert_eq!(listed_bytes(), talk.sequence.bytes());
+        drop(talk);
+        assert_eq!(listed_bytes(), 0);
+    }
+    Ok(())
+}
+
 /// New pages come out of slabs that exist, and so do tables and results.
 #[test]
 fn a_token_creates_no_buffer_in_the_steady_state() -> Result<()> {

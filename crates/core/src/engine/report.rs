@@ -3,15 +3,17 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::diagnose::Leak;
 use super::handle::Engine;
 use super::numbers::{Counters, MemoryStats, Taken};
+use super::queue::handles::Handles;
 use super::state::State;
 use super::state::times::KernelTime;
 use crate::driver::DriverResult;
 use crate::error::{Error, Result};
 use crate::memory::{History, Map, Storage, by_maker};
-use crate::number_map::NumberMap;
 use crate::transfer::OpenStore;
 use crate::units::Level;
 
@@ -226,26 +228,19 @@ fn tally(state: &State, buffers_created: u64) -> Tally {
 
 /// The storages with a holder other than the queue.
 pub(super) fn alive(state: &State) -> Vec<Arc<Storage>> {
-    // For each address, a storage and the number of times that the queue holds it. The clone keeps
-    // the storage alive meanwhile.
-    let mut queued: NumberMap<(Arc<Storage>, usize)> = NumberMap::default();
-    for cmd in state.queue.iter().chain(state.left_behind.iter()) {
-        cmd.each_operand(&mut |storage, _| {
-            let address = storage.address() as u64;
-            let entry = queued.entry(address);
-            entry.or_insert_with(|| (storage.clone(), 0)).1 += 1;
+    let queued = || state.queue.iter().chain(state.left_behind.iter());
+    let handles = Handles::of(queued());
+    let mut alive = state.memory.slots.alive();
+    // One holder is this list.
+    alive.retain(|storage| handles.of_others(storage) > 1);
+    let mut seen = FxHashSet::default();
+    for cmd in queued() {
+        cmd.visit_operands(|storage, _| {
+            let is_unplaced = storage.slot().is_none() && seen.insert(storage.address());
+            if is_unplaced && handles.of_others(storage) > 0 {
+                alive.push(storage.clone());
+            }
         });
     }
-    let mut alive = state.memory.slots.alive();
-    alive.retain(|storage| {
-        let held = queued.get(&(storage.address() as u64));
-        let held = held.map_or(0, |(_, held)| held + 1);
-        // One holder is this list.
-        Arc::strong_count(storage) > held + 1
-    });
-    let unplaced = queued.values().filter(|(storage, held)| {
-        storage.slot().is_none() && Arc::strong_count(storage) > held + 1
-    });
-    alive.extend(unplaced.map(|(storage, _)| storage.clone()));
     alive
 }

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::cmd::Cmd;
+use super::handles::Handles;
 use super::refused::Refused;
 use super::steps::Steps;
 use crate::driver::BufferId;
@@ -250,53 +253,26 @@ impl LeftBehind {
         self.sources.clear();
         self.steps = 0;
         self.refused = None;
-        // For each storage, its holders among the commands that are still to be examined. Commands
-        // share their pages: each set of pages is one holder, and has a number of commands itself.
-        let mut held: NumberMap<usize> = NumberMap::default();
-        let mut sharing: NumberMap<usize> = NumberMap::default();
-        let mut hold = |storage: &Arc<Storage>| {
-            *held.entry(storage.address() as u64).or_default() += 1;
-        };
-        for (cmd, _) in &self.cmds {
-            cmd.visit_unpaged(|storage, _| hold(storage));
-            if let Some((pages, _)) = cmd.pages() {
-                let sharing = sharing.entry(address_of(pages)).or_default();
-                *sharing += 1;
-                if *sharing == 1 {
-                    pages.storages().iter().for_each(&mut hold);
-                }
-            }
-        }
+        let handles = Handles::of(self.iter());
+        // The storages that wanted commands behind the one at hand use.
+        let mut used = FxHashSet::default();
+        // They keep their handles until all commands are examined.
+        let mut unwanted = Vec::new();
         for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
             let is_read = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
             let is_used = cmd.has_operand(|storage, role| {
-                let held = held.get(&(storage.address() as u64)).copied().unwrap_or(0);
                 // The app may look at its own buffer without a call to the engine.
-                let seen = storage.residency() == Residency::Imported;
-                role != Role::Read && (seen || Arc::strong_count(storage) > held)
+                let seen = || storage.residency() == Residency::Imported;
+                let is_used = || used.contains(&storage.address());
+                role != Role::Read && (is_used() || seen() || handles.of_others(storage) > 0)
             });
-            // A command behind it may want the pages, too.
-            let shares = cmd.pages().is_some_and(|(pages, role)| {
-                let sharing = sharing.get(&address_of(pages)).copied().unwrap_or(0);
-                role != Role::Read && Arc::strong_count(pages) > sharing
-            });
-            let mut release = |storage: &Arc<Storage>| {
-                if let Some(held) = held.get_mut(&(storage.address() as u64)) {
-                    *held -= 1;
-                }
-            };
-            cmd.visit_unpaged(|storage, _| release(storage));
-            if let Some((pages, _)) = cmd.pages() {
-                let left = sharing.get_mut(&address_of(pages)).map(|sharing| {
-                    *sharing -= 1;
-                    *sharing
+            if is_read || is_used {
+                cmd.visit_operands(|storage, _| {
+                    used.insert(storage.address());
                 });
-                if left == Some(0) {
-                    pages.storages().iter().for_each(release);
-                }
-            }
-            if is_read || is_used || shares {
                 receive(cmd, error);
+            } else {
+                unwanted.push(cmd);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::engine::kernel::Role;
+use crate::engine::queue::handles::Sharing;
 use crate::engine::state::State;
 use crate::memory::Storage;
 
@@ -35,7 +36,9 @@ pub(super) struct Outlook {
 struct Span {
     /// The number of the first command that uses it.
     first: u32,
-    /// The number of times that commands of the queue hold it.
+    /// Whether a command has it as an operand, and not only as an input of a dropped storage.
+    is_operand: bool,
+    /// The number of handles that commands of the queue have.
     held: usize,
     /// Whether a command reads it while it has no memory.
     is_read: bool,
@@ -52,6 +55,7 @@ impl Outlook {
         let memory = &state.memory;
         let ahead = state.queue.ahead();
         let mut spans = FxHashMap::<usize, Span>::default();
+        let mut sharing = Sharing::default();
         spans.reserve(ahead.size_hint().0);
         let (mut lack_bytes, mut lacks_until) = (0, 1);
         let (mut known, mut is_short) = (0, false);
@@ -59,15 +63,16 @@ impl Outlook {
             known += 1;
             let new = || Span {
                 first: known,
+                is_operand: false,
                 held: 0,
                 is_read: false,
                 freed_by: None,
             };
             let mut freed_bytes = 0;
-            cmd.visit_operands(|storage, role| {
+            cmd.visit_handles(&mut sharing, |storage, role, met| {
                 let span = spans.entry(storage.address()).or_insert_with(new);
-                let is_first = span.held == 0;
-                span.held += 1;
+                let is_first = !std::mem::replace(&mut span.is_operand, true);
+                span.held += met;
                 let size_bytes = memory.slabs.granted_bytes(storage.size_bytes());
                 if Arc::strong_count(storage) <= span.held {
                     span.freed_by = Some(known);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::needed::needed_bytes;
 use crate::alloc::AllocError;
 use crate::driver::DriverError;
 use crate::engine::handle::Engine;
@@ -137,7 +138,7 @@ impl State {
 
     /// The error of a storage for the command at the head of the queue. `None` if reclaim may free
     /// more for it than for the command that was refused last.
-    pub(crate) fn refused_again(&mut self, storage: &Storage) -> Option<Error> {
+    pub(crate) fn refused_again(&mut self, storage: &Arc<Storage>) -> Option<Error> {
         // Other threads drop storages at any time.
         self.free_dead();
         let before = self.left_behind.refused.as_ref()?;
@@ -146,12 +147,7 @@ impl State {
             return None;
         }
         // A command that can never run gets another error.
-        let mut needed_bytes = 0_u64;
-        self.queue.head()?.each_operand(&mut |operand, _| {
-            let granted_bytes = self.memory.slabs.granted_bytes(operand.size_bytes());
-            needed_bytes = needed_bytes.saturating_add(granted_bytes);
-        });
-        if needed_bytes > request.hindrance.limit_bytes {
+        if needed_bytes(self, storage) > request.hindrance.limit_bytes {
             return None;
         }
         let again = OutOfMemory {
