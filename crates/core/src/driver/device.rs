@@ -19,7 +19,7 @@ use crate::units::Level;
 use crate::waits::{self, WaitsFor};
 
 /// Whether any driver of this program may return before it is done.
-const MAY_WAIT: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
+const MAY_RETURN_EARLY: bool = cfg!(any(target_arch = "wasm32", test, feature = "sim"));
 
 /// A driver whose buffers are accounted for. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -47,10 +47,10 @@ impl Device {
         }
     }
 
-    /// As [`Driver::may_wait`]. Natively only a simulated device may wait.
+    /// As [`Driver::returns_early`]. Natively only a simulated device does.
     #[inline]
-    pub(crate) fn may_wait(&self) -> bool {
-        MAY_WAIT && self.driver.may_wait()
+    pub(crate) fn returns_early(&self) -> bool {
+        MAY_RETURN_EARLY && self.driver.returns_early()
     }
 
     /// The account of the device's bytes.

@@ -221,7 +221,7 @@ impl Driver for DryDriver {
         false
     }
 
-    fn may_wait(&self) -> bool {
+    fn returns_early(&self) -> bool {
         false
     }
 }

@@ -169,7 +169,7 @@ pub(crate) trait Driver: MaybeShared + fmt::Debug {
 
     /// Whether creations and waits return before they are done, as in a browser. Otherwise they
     /// block.
-    fn may_wait(&self) -> bool {
+    fn returns_early(&self) -> bool {
         cfg!(target_arch = "wasm32")
     }
 

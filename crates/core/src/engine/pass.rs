@@ -83,7 +83,7 @@ impl Pass {
         };
         // Natively only a simulated device may wait. Other programs do not contain the work twice.
         #[cfg(any(target_arch = "wasm32", test, feature = "sim"))]
-        if engine.driver.may_wait() {
+        if engine.driver.returns_early() {
             let pass = of(engine.without_lock());
             let ran = lock.run(async move { work(pass).await }).await;
             return ran.unwrap_or(Err(Error::driver(

@@ -142,6 +142,7 @@ pub(super) async fn stage_all(
 ) -> Result<()> {
     let (mut rest, mut at) = (bytes, offset_bytes);
     let mut staged = Vec::new();
+    // Behind other work, chunks return late.
     let is_idle = engine.is_idle();
     let (mut tries, mut waiting_bytes) = (0, 0);
     while !rest.is_empty() {
@@ -168,7 +169,7 @@ pub(super) async fn stage_all(
         if matches!(engine.uploads.grow_now(rest.len() as u64), Ok(true)) {
             continue;
         }
-        if may_wait && engine.driver.may_wait() {
+        if may_wait && engine.driver.returns_early() {
             // The app may stop polling from here on. The staged pieces are queued so that the next
             // pass runs them. Otherwise their chunks would be kept from all other uploads.
             push_begun(engine, dst, begun, &mut staged)?;

@@ -7,6 +7,8 @@
 //!   Mapped ──seal, before a submission──► Sealed ──no region left──► Returning ──signal──► Mapped
 //! ```
 //!
+//! Natively a new chunk is `Returning`. Uploads and restores have chunks of their own.
+//!
 //! The bytes of a region are copied in under the lock of this module, so a chunk is never sealed
 //! during such a copy. `Queue::write_buffer` is not used: it runs before everything that was
 //! recorded earlier, and it creates a buffer for each call.
@@ -31,7 +33,7 @@ pub(crate) const UPLOAD_LIMIT_BYTES: u64 = 64 * MIB;
 /// that the bytes stay in the CPU's caches.
 pub(crate) const FEED_BYTES: u64 = 4 * MIB;
 
-/// The least and the greatest size of a chunk.
+/// The least and the greatest size of a chunk, unless a budget or a refusal leaves less.
 const CHUNK_BYTES: std::ops::RangeInclusive<u64> = MIB..=FEED_BYTES;
 
 /// If chunks of this many bytes are returning, a wait for one of them is better than a new chunk.
@@ -259,7 +261,7 @@ impl Uploads {
         // Where a creation may wait, the app may stop polling the future that creates a chunk. No
         // other thread waits for that.
         let mut guard = None;
-        if !self.driver.may_wait() {
+        if !self.driver.returns_early() {
             guard = self.growth.begin();
             if guard.is_none() {
                 return Ok(true);
@@ -311,8 +313,8 @@ impl Uploads {
             let made = self.driver.create_buffer(self.account, size_bytes, label);
             match made.await {
                 Ok(buffer) => return Ok((buffer, size_bytes)),
-                Err(DriverError::OutOfMemory) if size_bytes / 4 >= LEAST_PIECE_BYTES => {
-                    size_bytes = (size_bytes / 4) & !7;
+                Err(DriverError::OutOfMemory) if size_bytes > LEAST_PIECE_BYTES => {
+                    size_bytes = ((size_bytes / 4) & !7).max(LEAST_PIECE_BYTES);
                 }
                 Err(error) => return Err(error),
             }

@@ -119,7 +119,7 @@ impl Driver for SimDriver {
             .with(|state| state.options.host_read_bytes_per_s.is_some())
     }
 
-    fn may_wait(&self) -> bool {
+    fn returns_early(&self) -> bool {
         self.device.pauses > 0
     }
 
@@ -131,8 +131,10 @@ impl Driver for SimDriver {
     ) -> BoxFuture<'_, DriverResult<BufferId>> {
         let label = label.to_string();
         Box::pin(async move {
+            // As with a real device, the buffer is there at once, and errors are known later.
+            let created = self.new_buffer(kind, size_bytes, label);
             self.device.pause().await;
-            self.new_buffer(kind, size_bytes, label)
+            created
         })
     }
 

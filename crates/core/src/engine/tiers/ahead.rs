@@ -245,7 +245,7 @@ fn wanted(state: &State, most_bytes: u64) -> Vec<Wanted> {
                 return;
             };
             let is_awaited = (source.as_ref()).is_some_and(Source::comes_later);
-            if is_awaited && state.driver.may_wait() {
+            if is_awaited && state.driver.returns_early() {
                 return;
             }
             let begun_bytes = asked.get(&storage.address()).copied().unwrap_or(0);

@@ -122,7 +122,7 @@ impl<'a> Supply<'a> {
 
     /// Whether the pass awaits what a source gives. Otherwise a thread waits for it.
     fn awaits(&self, source: &Source) -> bool {
-        source.comes_later() && self.engine.driver.may_wait()
+        source.comes_later() && self.engine.driver.returns_early()
     }
 
     /// Awaits the next bytes from an offset on, if the source is asynchronous.

@@ -64,3 +64,27 @@ fn a_chunk_returns_once_its_regions_are_submitted() {
     drop(second);
     assert!(uploads.will_return(0));
 }
+
+#[test]
+fn a_chunk_fits_what_the_device_has_left() {
+    for (memory_bytes, chunk_bytes) in [
+        (1 << 20, 1 << 20),
+        (256 << 10, 256 << 10),
+        (192 << 10, 64 << 10),
+        (64 << 10, 64 << 10),
+    ] {
+        let uploads = uploads(SimOptions {
+            memory_bytes,
+            ..SimOptions::default()
+        });
+        assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+        let chunks = uploads.chunks.lock();
+        let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.size_bytes).collect();
+        assert_eq!(sizes, [chunk_bytes], "of {memory_bytes} bytes");
+    }
+    let uploads = uploads(SimOptions {
+        memory_bytes: (64 << 10) - 8,
+        ..SimOptions::default()
+    });
+    assert_eq!(pollster::block_on(uploads.grow(100)), Ok(false));
+}
