@@ -12,8 +12,8 @@ pub(crate) fn tensor(gpu: &Gpu, dtype: DType, values: &[f64], shape: &[usize]) -
     }
     match dtype {
         DType::F32 => of!(|v| v as f32),
-        DType::F16 => of!(f16::from_f64),
-        DType::Bf16 => of!(bf16::from_f64),
+        DType::F16 => of!(|v| f16::from_f32(v as f32)),
+        DType::Bf16 => of!(|v| bf16::from_f32(v as f32)),
         DType::I32 => of!(|v| v as i32),
         DType::U32 => of!(|v| v as u32),
         DType::U8 => of!(|v| v as u8),

@@ -238,6 +238,18 @@ fn numbers_take_the_place_of_tensors_on_either_side() -> Result<()> {
         gives!(u8: n.add(1) => [8, 0]);
         refused!(DType: n.add(256));
         refused!(DType: &n * 0.5);
+        // A little more than half a step above 1 is rounded up.
+        let above = |step: i32| 1.0 + 2_f64.powi(step - 1) + 2_f64.powi(-22);
+        let halves = gpu.zeros(&[1], DType::F16)?.add(above(-10))?;
+        assert_eq!(
+            halves.to_vec::<f16>()?,
+            [f16::from_f32(1.0 + 2_f32.powi(-10))]
+        );
+        let halves = gpu.zeros(&[1], DType::Bf16)?.add(above(-7))?;
+        assert_eq!(
+            halves.to_vec::<bf16>()?,
+            [bf16::from_f32(1.0 + 2_f32.powi(-7))]
+        );
     }
     Ok(())
 }

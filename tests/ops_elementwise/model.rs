@@ -127,8 +127,8 @@ pub(crate) fn views<T: Sample>(gpu: &Gpu, random: &mut fastrand::Rng) -> Result<
 /// A number rounded to a float type, and the relative error of a result that is rounded twice.
 pub(crate) fn rounded(dtype: DType, exact: f64) -> (f32, f32) {
     match dtype {
-        DType::F16 => (f16::from_f64(exact).to_f32(), 1e-3),
-        DType::Bf16 => (bf16::from_f64(exact).to_f32(), 8e-3),
+        DType::F16 => (f16::from_f32(exact as f32).to_f32(), 1e-3),
+        DType::Bf16 => (bf16::from_f32(exact as f32).to_f32(), 8e-3),
         _ => (exact as f32, 0.0),
     }
 }

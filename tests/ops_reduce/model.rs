@@ -50,8 +50,8 @@ impl Array {
         for value in &mut self.values {
             *value = match dtype {
                 DType::F32 => f64::from(*value as f32),
-                DType::F16 => f16::from_f64(*value).to_f64(),
-                DType::Bf16 => bf16::from_f64(*value).to_f64(),
+                DType::F16 => f16::from_f32(*value as f32).to_f64(),
+                DType::Bf16 => bf16::from_f32(*value as f32).to_f64(),
                 DType::I8 => f64::from(*value as i8),
                 DType::I32 => f64::from(*value as i32),
                 DType::U32 => f64::from(*value as u32),
@@ -70,8 +70,8 @@ impl Array {
         }
         match dtype {
             DType::F32 => send(gpu, self, |v| v as f32),
-            DType::F16 => send(gpu, self, f16::from_f64),
-            DType::Bf16 => send(gpu, self, bf16::from_f64),
+            DType::F16 => send(gpu, self, |v| f16::from_f32(v as f32)),
+            DType::Bf16 => send(gpu, self, |v| bf16::from_f32(v as f32)),
             DType::I8 => send(gpu, self, |v| v as i8),
             DType::I32 => send(gpu, self, |v| v as i32),
             DType::U32 => send(gpu, self, |v| v as u32),

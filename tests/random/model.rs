@@ -8,12 +8,12 @@ use std::rc::{Rc, Weak};
 use half::{bf16, f16};
 use lapidary::{DType, Gpu, Result, Tensor};
 
-/// The value of a number in a type. Integers wrap as on the device.
+/// The value of a number in a type. Integers wrap as on the device, and halves come by way of f32.
 pub(crate) fn rounded(dtype: DType, value: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(value as f32),
-        DType::F16 => f16::from_f64(value).to_f64(),
-        DType::Bf16 => bf16::from_f64(value).to_f64(),
+        DType::F16 => f16::from_f32(value as f32).to_f64(),
+        DType::Bf16 => bf16::from_f32(value as f32).to_f64(),
         DType::I32 => f64::from(value as i64 as i32),
         DType::U32 => f64::from(value as i64 as u32),
         DType::U8 => f64::from(value as i64 as u8),
@@ -223,12 +223,12 @@ macro_rules! typed {
             }
             DType::F16 => {
                 type $T = f16;
-                let $to = f16::from_f64;
+                let $to = |v: f64| f16::from_f32(v as f32);
                 $body
             }
             DType::Bf16 => {
                 type $T = half::bf16;
-                let $to = half::bf16::from_f64;
+                let $to = |v: f64| half::bf16::from_f32(v as f32);
                 $body
             }
             DType::I8 => {

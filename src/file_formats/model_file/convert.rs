@@ -128,9 +128,11 @@ fn convert(
 ) -> Result<(), ModelFault> {
     use Dtype::{BF16, F16, F32, F64, I16, I64, U16, U64};
     let f64_f32 = |value: f64| Some(value as f32).filter(|to| is_kept(value, f64::from(*to)));
-    let f64_f16 = |value: f64| Some(f16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
+    // As in PyTorch, by way of f32. `from_f64` of the crate `half` ignores the last 32 bits.
+    let f64_f16 =
+        |value: f64| Some(f16::from_f32(value as f32)).filter(|to| is_kept(value, to.to_f64()));
     let f64_bf16 =
-        |value: f64| Some(bf16::from_f64(value)).filter(|to| is_kept(value, to.to_f64()));
+        |value: f64| Some(bf16::from_f32(value as f32)).filter(|to| is_kept(value, to.to_f64()));
     let converted = match (stored, dtype) {
         (I64, DType::I32) => each(
             from,
