@@ -2,7 +2,7 @@
 
 use lapidary::sim::{SimMode, SimOptions};
 use lapidary::stats::{Snapshot, Topic};
-use lapidary::{Budget, DType, Gpu, Options, Tensor};
+use lapidary::{Budget, DType, Gpu, Options, Source, Tensor};
 
 use super::open_alone;
 
@@ -67,6 +67,20 @@ fn a_budget_that_is_short_is_named_with_what_is_missing() {
         Topic::Budget,
         &["the budget of 40.0 MiB is short by", "`layer` ("],
     );
+}
+
+#[test]
+fn a_budget_that_is_short_for_weights_of_a_file_asks_for_fewer_bits() {
+    let gpu = with_budget(Budget::device(40 << 20));
+    let weights = |_| {
+        let source = Source::reader(|_, _| Ok(()));
+        gpu.backed(source, &[8 * MIB], DType::U8).unwrap()
+    };
+    let layers: Vec<Tensor> = (0..6).map(weights).collect();
+    for layer in layers.iter().cycle().take(24) {
+        layer.sum_all().unwrap().force().unwrap();
+    }
+    check(&gpu, Topic::Budget, &["`ModelFile::weights_as`"]);
 }
 
 #[test]

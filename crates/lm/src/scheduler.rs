@@ -30,7 +30,7 @@ pub struct SchedulerOptions {
     /// The most rows of a step. Prompts are taken in pieces of what others leave.
     pub rows: usize,
     /// The most bytes of cache that a step may need. More conversations take turns. Without it,
-    /// half of the budget, if there is one.
+    /// half of the budget or of the ceiling of the model's share, if there is one.
     pub cache_bytes: Option<u64>,
     /// After so many tokens a conversation lets others of its priority have its place.
     pub turn_tokens: usize,

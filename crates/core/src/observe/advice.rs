@@ -114,10 +114,16 @@ impl Snapshot {
             Some(holder) => format!("; most is held by {}", printable_end(&holder.tag, 72)),
             None => String::new(),
         };
+        // A model reads all of its weights for each token, so it can only make them smaller.
+        let is_of_sources = self.stats.dropped_to_source_bytes > self.stats.evicted_bytes;
+        let help = match is_of_sources {
+            true => "load weights in fewer bits (`ModelFile::weights_as`)",
+            false => "keep fewer tensors alive at once",
+        };
         let text = format!(
             "the budget of {} is short by {}: tensors were restored {} times, {} in all, because \
-             the live tensors do not all fit. Raise the budget (`GpuMemory::set_budget`), or keep \
-             fewer tensors alive at once{holder}.",
+             the live tensors do not all fit. Raise the budget (`GpuMemory::set_budget`), or \
+             {help}{holder}.",
             Bytes(budget_bytes),
             Bytes(short_bytes),
             self.stats.restores,
@@ -258,7 +264,7 @@ impl Snapshot {
             return None;
         }
         let text = format!(
-            "transfers waited {} times because staging, which may take {}, was full. Give it more \
+            "transfers looked for staging {} times, because what it may take, {}, was full. Give it more \
              (`Budget::staging_bytes`): up to {} helps.",
             self.stats.staging_waits,
             Bytes(limit_bytes),

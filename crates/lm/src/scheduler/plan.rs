@@ -58,10 +58,15 @@ impl Scheduler {
     }
 
     fn cache_limit(&self) -> u64 {
-        let of_budget = || Some(self.model.gpu().memory().budget().device_bytes? / 2);
+        let of_bounds = || {
+            let memory = self.model.gpu().memory();
+            let ceiling_bytes = memory.share_use().and_then(|share| share.ceiling_bytes);
+            let bounds = [memory.budget().device_bytes, ceiling_bytes];
+            Some(bounds.into_iter().flatten().min()? / 2)
+        };
         self.options
             .cache_bytes
-            .or_else(of_budget)
+            .or_else(of_bounds)
             .unwrap_or(u64::MAX)
     }
 

@@ -1,6 +1,7 @@
 //! Weights in every form, and too little memory for them: the same tokens.
 
 use lapidary::files::WeightForm;
+use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Gpu};
 use lapidary_lm::{LanguageModel, ModelOptions, Request, Scheduler, SchedulerOptions};
@@ -63,6 +64,43 @@ fn a_model_beyond_the_budget_says_the_same() {
             stats.reserved_bytes.peak
         );
     }
+}
+
+#[test]
+fn models_in_shares_say_what_they_say_alone() {
+    let prompt = expected("llama3").prompt;
+    let (model, weights) = deep(&gpu(), 24);
+    let wanted = say(&model, &prompt, 16);
+    let gpu = gpu();
+    let urgent = ShareOptions {
+        priority: Some(1),
+        ..ShareOptions::guaranteed(2 * weights)
+    };
+    let calm = ShareOptions::guaranteed(0).with_ceiling(weights / 4);
+    let shares = [("urgent", urgent), ("calm", calm)];
+    let shares = shares.map(|(name, options)| gpu.share(name, options).unwrap());
+    let mut talks = [0, 1].map(|index| {
+        let (model, _) = deep(&shares[index], 24);
+        let mut scheduler = Scheduler::new(&model, SchedulerOptions::default()).unwrap();
+        let id = scheduler.open("one");
+        let request = Request::new(prompt.clone(), 16);
+        scheduler.say(id, request).unwrap();
+        (scheduler, id)
+    });
+    while talks.iter().any(|(scheduler, _)| scheduler.is_busy()) {
+        for (scheduler, _) in &mut talks {
+            scheduler.step().unwrap();
+        }
+    }
+    for (scheduler, id) in &talks {
+        assert_eq!(scheduler.tokens(*id)[prompt.len()..], wanted);
+    }
+    let [urgent, calm] = shares.map(|share| share.memory().share_use().unwrap());
+    assert_eq!(urgent.evictions, 0, "{urgent:?}");
+    assert!(
+        calm.evictions > 0 && calm.bytes.peak <= weights / 4,
+        "{calm:?}"
+    );
 }
 
 #[test]
