@@ -14,7 +14,9 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::Length`] when the slice does not fill the shape, [`Error::Overflow`] and
-    /// [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`].
+    /// [`Error::NeverFits`] for shapes beyond the device, [`Error::DeviceLost`]. A slice larger
+    /// than staging also has the errors of its memory: [`Error::OutOfMemory`], and
+    /// [`Error::NeverFits`] by the budget.
     ///
     /// In a browser also [`Error::WouldBlock`], for more than 1 MiB and more bytes than the staging
     /// memory has room for until the page's next wait. It has 64 MiB, or a part of a small budget.

@@ -17,10 +17,10 @@ impl Gpu {
     /// A tensor of `shape` whose elements a function writes, in row-major order. For elements that
     /// are decoded, read or computed, of any size, without a vector of all of them.
     ///
-    /// A slice is copied once, to where the device reads it, and the host needs no memory of the
-    /// tensor's size. The first elements reach the device while the function still writes the rest.
-    /// The function runs at once, on this thread, without any lock: it may use this [`Gpu`]. A
-    /// panic in it reaches the caller, and there is no tensor.
+    /// A slice is copied once, to where the device reads it or copies from, and the host needs no
+    /// memory of the tensor's size. The first elements reach the device while the function still
+    /// writes the rest. The function runs at once, on this thread, without any lock: it may use
+    /// this [`Gpu`]. A panic in it reaches the caller, and there is no tensor.
     ///
     /// # Errors
     /// [`Error::Length`] when the function writes more or fewer elements than the shape has.

@@ -85,7 +85,7 @@ impl Scalar {
             (Scalar::Bool(value), DType::Bool) => Some(u32::from(value)),
             (Scalar::Bool(_), _) => None,
             (value, DType::F32) => Some((value.as_f64() as f32).to_bits()),
-            // As in PyTorch, by way of f32. `from_f64` of the crate `half` ignores the last 32 bits.
+            // As in PyTorch, by way of f32. `from_f64` of the crate `half` ignores 32 bits.
             (value, DType::F16) => Some(f16::from_f32(value.as_f64() as f32).to_f32().to_bits()),
             (value, DType::Bf16) => Some(bf16::from_f32(value.as_f64() as f32).to_f32().to_bits()),
             (Scalar::Int(value), DType::I32) => i32::try_from(value).ok().map(|v| v as u32),

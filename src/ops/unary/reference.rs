@@ -10,6 +10,7 @@ use lapidary_core::internal::ReferenceCall;
 /// An operation on one element, by the type that it computes in.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reference {
+    /// Computed in f32.
     Narrow(fn(f32) -> f32),
     /// Computed in f64, and rounded.
     Wide(fn(f64) -> f64),

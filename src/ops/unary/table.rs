@@ -1,5 +1,6 @@
-//! The table of unary operations. A row is all that the library, its documentation and its tests
-//! know of an operation, beside its section of `shaders/unary.wgsl`:
+//! The table of unary operations. A row is all that the library and its documentation know of an
+//! operation, beside its section of `shaders/unary.wgsl`. Tests know in addition PyTorch's function
+//! and its edges: see CONTRIBUTING.md.
 //!
 //! ```text
 //! /// The sentence of the page's table; more lines are only in the method's documentation.
@@ -8,10 +9,18 @@
 //!     reference, gradient;
 //! ```
 //!
-//! The operation is smooth from `low` to `high`; finite differences test its gradient there. If
-//! both are between -1 and 1, it takes no other numbers. A result differs from the reference, and
-//! from PyTorch's value, by at most `absolute` plus `relative` of the value. An operation by hand
-//! has its method in [`unary`](super), and scalars that the tests use.
+//! The group around a row is its page: `functions`, `activations` or `comparison`; `by_hand` has
+//! methods in [`unary`](super), and scalars that the tests use. Another name is for searches only.
+//! [`Takes`](crate::ops::operation::Takes) has the types, and
+//! [`Gives`](crate::ops::operation::Gives) the result's: `Floats Same` refuses integers, and
+//! `Floats Float` casts them to f32. [`Reference`](super::reference::Reference) has the forms of a
+//! reference, and [`Gradient`](super::row::Gradient) those of a gradient.
+//!
+//! The slope of the operation is continuous from `low` to `high`; finite differences test its
+//! gradient there. If `high` is above 0 and below 1, tests give it only numbers from 0 to 1. A
+//! result of f32 differs from the reference, and from PyTorch's value, by at most `absolute` plus
+//! `relative` of the value; f16 and bf16 may be rounded once more. `[0.0, 0.0]` is for what is
+//! exact on all adapters.
 //!
 //! Tests take the rows from `internal::UNARY_ROWS`, and the methods from `unary_methods!`.
 

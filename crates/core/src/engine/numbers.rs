@@ -132,7 +132,8 @@ table! {
     taken {
         /// Requested bytes of the tensors on the device, each padded to 16 bytes.
         level requested_bytes: Level,
-        /// The bytes of their blocks: requested bytes rounded up to granules.
+        /// The bytes of their blocks: requested bytes rounded up to granules. Canaries of the
+        /// diagnostics count too.
         level live_bytes: Level,
         /// Storages that have a block. Views share one.
         level live_storages: Level,
@@ -243,7 +244,8 @@ table! {
         total host_read_ns,
         /// Requests that found no memory.
         total refusals,
-        /// Waits of uploads and restores because all staging was in use.
+        /// Searches of uploads and restores for staging, because all of it was in use: waits for
+        /// the device, and reclaim.
         total staging_waits,
         /// How often tensors were moved to make room, on the device or in the host's memory.
         total compactions,

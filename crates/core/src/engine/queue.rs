@@ -1,9 +1,8 @@
 //! The queue: commands in program order. The commands at its head have gone through fusion.
 //!
-//! `cmd` has the commands, `handles` tells who holds their storages, `head` what the one at the head
-//! has so far, `steps` what runs before it.
-//! `left_behind` has those that a pass left behind, `staging_loss` the uploads that were lost with
-//! a device.
+//! `cmd` has the commands, `handles` tells who holds their storages, `head` what the one at the
+//! head has so far, `steps` what runs before it. `left_behind` has those that a pass left behind,
+//! `staging_loss` the uploads that were lost with a device.
 
 pub(super) mod cmd;
 pub(crate) mod fusion;

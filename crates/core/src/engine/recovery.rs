@@ -3,7 +3,8 @@
 //! A storage with a copy in memory of the host alone, in a store, on disk or at a source counts as
 //! evicted. It is restored when a command needs it. A storage that was only on the device, or in
 //! the heap that the device addresses, is poisoned. Commands that had not run stay queued. They run
-//! on the new device if their operands survived.
+//! on the new device if their operands survived. Uploads among them are poisoned: their bytes were
+//! in staging (`queue::staging_loss`).
 
 use std::sync::Arc;
 #[cfg(feature = "tracing")]

@@ -34,12 +34,13 @@ impl ClassUse {
     }
 }
 
-/// Totals, over time.
+/// Totals, over time. A [`Level`] also has the sum of all that was added to it, so a total of what
+/// was ever placed needs no counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
-    /// Requested bytes of storages that have a block.
+    /// Requested bytes of storages that have a block, each padded to 16 bytes.
     pub(crate) requested_bytes: Level,
-    /// Bytes of their blocks.
+    /// Bytes of their blocks, with canaries.
     pub(crate) live_bytes: Level,
     /// Number of these storages.
     pub(crate) storages: Level,

@@ -35,7 +35,7 @@ pub struct Block {
     pub offset_bytes: u64,
     /// Bytes of the block, in whole granules.
     pub granted_bytes: u64,
-    /// Requested bytes.
+    /// Requested bytes, padded to 16.
     pub size_bytes: u64,
     /// Number of the storage. No other storage of this device ever has it.
     pub storage: u64,

@@ -16,11 +16,11 @@ use crate::memory::{Event, SlabMap, SlabUse};
 /// The format's name in a file.
 pub const SNAPSHOT_FORMAT: &str = "lapidary-snapshot";
 
-/// The format's version in a file. It rises when a number changes its meaning or a row its shape,
-/// not with a new name.
+/// The format's version in a file. It rises when a number changes its meaning, a row its shape, or
+/// when there is a new kind of event, of slab or of place. It does not rise with a new name.
 pub const SNAPSHOT_VERSION: u32 = 6;
 
-/// The oldest version that can be read. Later ones only added names.
+/// The oldest version that can be read. Later ones only added to it.
 pub const OLDEST_SNAPSHOT_VERSION: u32 = 4;
 
 #[derive(Serialize)]

@@ -67,7 +67,8 @@ impl Snapshot {
         }
     }
 
-    /// The printed form of the maker at this index; `others` for the makers beyond the limit.
+    /// The printed form of the maker at this index; `others` for the makers beyond the limit. It
+    /// has no control characters, and is of bounded length, whatever name the app gave.
     pub fn tag_name(&self, tag: u32) -> String {
         match self.tags.get(tag as usize) {
             Some(Some(tag)) => tag.to_string(),

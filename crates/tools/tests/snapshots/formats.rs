@@ -125,6 +125,10 @@ fn settle(snapshot: &mut Value) {
     let used = snapshot["stats"].as_object_mut().unwrap();
     used["tags"] = Value::Array(Vec::new());
     used["holders"] = Value::Array(Vec::new());
+    let waits = used["memory_waits"].as_array_mut().unwrap().iter_mut();
+    for (index, wait) in waits.enumerate() {
+        wait["tag"] = format!("src/net.rs:{}", 10 * index).into();
+    }
 }
 
 /// Some steps of a training loop with a complete history.
