@@ -264,7 +264,7 @@ impl Snapshot {
             return None;
         }
         let text = format!(
-            "transfers looked for staging {} times, because what it may take, {}, was full. Give it more \
+            "transfers looked for memory {} times because staging, which may take {}, was full. Give it more \
              (`Budget::staging_bytes`): up to {} helps.",
             self.stats.staging_waits,
             Bytes(limit_bytes),

@@ -70,12 +70,20 @@ impl Snapshot {
     pub(super) fn short_bytes(&self) -> Option<u64> {
         let budget_bytes = self.stats.budget_bytes?;
         let places = [Residency::Host, Residency::Store, Residency::Disk];
-        let evicted = self.evicted.iter();
-        let evicted = evicted.filter(|evicted| places.contains(&evicted.residency));
-        let absent_bytes = evicted.fold(0, |sum: u64, evicted| sum.saturating_add(evicted.bytes));
+        // What is at its source was perhaps never used. At most as much was dropped for room.
+        let at_sources_bytes = self.bytes_in(&[Residency::Backed]);
+        let dropped_bytes = at_sources_bytes.min(self.stats.dropped_to_source_bytes);
+        let absent_bytes = self.bytes_in(&places).saturating_add(dropped_bytes);
         let wanted_bytes = self.stats.device_bytes.now.saturating_add(absent_bytes);
         let short_bytes = wanted_bytes.checked_sub(budget_bytes)?;
         (short_bytes > 0).then_some(short_bytes)
+    }
+
+    /// The bytes of tensors that are in one of these places.
+    fn bytes_in(&self, places: &[Residency]) -> u64 {
+        let evicted = self.evicted.iter();
+        let evicted = evicted.filter(|evicted| places.contains(&evicted.residency));
+        evicted.fold(0, |sum: u64, evicted| sum.saturating_add(evicted.bytes))
     }
 }
 
