@@ -32,9 +32,10 @@ const PRODUCT: &str = include_str!("../../shaders/blocks/product.wgsl");
 const GROUP: usize = 32;
 
 /// Rows of blocks that a workgroup takes. A software adapter loads a row of inputs for more of
-/// them, and several rows for some more.
+/// them, and several rows for some more. Adapters of four lanes compile long texts slowly.
 const COLUMNS: u8 = 4;
-const COLUMNS_OF_ONE_ON_CPU: u8 = 16;
+const COLUMNS_OF_ONE_ON_CPU: u8 = 32;
+const COLUMNS_OF_ONE_OF_FEW_LANES: u8 = 16;
 const COLUMNS_ON_CPU: u8 = 8;
 
 /// Most rows of a tile.
@@ -289,6 +290,7 @@ impl Blocks {
             rows: m.next_power_of_two().min(most_rows) as u8,
             columns: match (of_subgroup, m) {
                 (None, _) => COLUMNS,
+                (Some(..8), 1) => COLUMNS_OF_ONE_OF_FEW_LANES,
                 (_, 1) => COLUMNS_OF_ONE_ON_CPU,
                 _ => COLUMNS_ON_CPU,
             },
@@ -417,6 +419,7 @@ mod tests {
             valid(&DEQUANTIZE_BLOCKS, code, &[DType::U32, DType::F32], 0b10);
             let [plain, added] = &BLOCK_PRODUCT;
             for (rows, columns, x) in [
+                (1, COLUMNS_OF_ONE_OF_FEW_LANES, DType::F32),
                 (1, COLUMNS_OF_ONE_ON_CPU, DType::F32),
                 (1, COLUMNS_OF_ONE_ON_CPU, DType::F16),
                 (1, COLUMNS_OF_ONE_ON_CPU, DType::Bf16),
