@@ -74,13 +74,22 @@ fn random_programs_give_what_vectors_give() {
 
 #[test]
 fn random_programs_in_which_bugs_are_looked_for_give_the_same_and_have_none() {
-    programs::check(4, 250, |program| {
-        // Programs that make infinities on purpose would fill the list of findings.
-        let non_finite = program.seed % 2 == 0;
-        let diagnostics = Diagnostics {
-            non_finite,
-            ..Diagnostics::all()
-        };
-        run(program, Some(diagnostics));
-    });
+    programs::check(4, 250, run_and_look_for_bugs);
+}
+
+/// Staging is full of uploads that find no room. What each attempt to make way for more frees, the
+/// queue takes back.
+#[test]
+fn a_search_for_staging_ends_though_the_queue_takes_back_what_it_frees() {
+    programs::check_from(929_012, 1, 41, run_and_look_for_bugs);
+}
+
+fn run_and_look_for_bugs(program: &Program) {
+    // Programs that make infinities on purpose would fill the list of findings.
+    let non_finite = program.seed % 2 == 0;
+    let diagnostics = Diagnostics {
+        non_finite,
+        ..Diagnostics::all()
+    };
+    run(program, Some(diagnostics));
 }

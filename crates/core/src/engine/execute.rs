@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use super::kernel::Program;
 use super::pass::Pass;
 use super::queue::{Amid, Runs};
-use super::reclaim::{self, callbacks, compact, refuse, shrink};
+use super::reclaim::{self, StagingTries, callbacks, compact, refuse, shrink};
 use super::shares::lending;
 use super::shares::limits::drain_to_ceilings;
 use super::state::caches::PipelineKey;
@@ -297,22 +297,19 @@ async fn provide_readback(
     size_bytes: u64,
 ) -> Result<Result<()>> {
     pass.submit()?;
-    let mut tries = 0;
-    let make_way = |tries| {
-        let way = reclaim::make_way_for_staging(pass, size_bytes, tries);
-        pass.for_memory(Some(storage), way)
-    };
+    let mut tries = StagingTries::default();
     loop {
-        match pass.unless_lost(pass.readbacks.provide(size_bytes).await)? {
-            Ok(()) => return Ok(Ok(())),
-            Err(DriverError::OutOfMemory | DriverError::OverBudget) if make_way(tries).await? => {
-                tries += 1;
-            }
-            Err(error) => {
-                let what = "a read-back buffer";
-                return Ok(Err(refuse::refused(pass, what, error, storage)));
+        let Err(error) = pass.unless_lost(pass.readbacks.provide(size_bytes).await)? else {
+            return Ok(Ok(()));
+        };
+        if matches!(error, DriverError::OutOfMemory | DriverError::OverBudget) {
+            let way = reclaim::make_way_for_staging(pass, size_bytes, &mut tries);
+            if pass.for_memory(Some(storage), way).await? {
+                continue;
             }
         }
+        let what = "a read-back buffer";
+        return Ok(Err(refuse::refused(pass, what, error, storage)));
     }
 }
 

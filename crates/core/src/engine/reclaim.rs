@@ -481,24 +481,43 @@ fn check_fits(pass: &Pass, storage: &Arc<Storage>) -> Result<()> {
     Err(Error::never_fits(what, needed_bytes, limit_bytes, hint))
 }
 
-/// Makes way for staging that found no memory. `tries` counts the attempts before.
+/// The attempts to make way for one piece of staging.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StagingTries {
+    count: u32,
+    /// The least bytes of slabs after one of them. The caller may run the queue in between, which
+    /// takes back what an attempt has freed.
+    least_bytes: u64,
+}
+
+impl Default for StagingTries {
+    fn default() -> Self {
+        StagingTries {
+            count: 0,
+            least_bytes: u64::MAX,
+        }
+    }
+}
+
+/// Makes way for staging that found no memory. `tries` are the attempts before.
 ///
 /// Releases all empty buffers and waits until the device has released them. From the second attempt
 /// on also shrinks the slabs, by more each time, because the driver does not say how much it lacks.
-/// Returns whether the caller should try again: the driver is short, and got memory back.
-pub(super) fn make_way_for_staging(
-    pass: &Pass,
+/// Returns whether the caller should try again: the driver is short, and got more memory back than
+/// ever before.
+pub(super) fn make_way_for_staging<'a>(
+    pass: &'a Pass,
     wanted_bytes: u64,
-    tries: u32,
-) -> BoxFuture<'_, Result<bool>> {
+    tries: &'a mut StagingTries,
+) -> BoxFuture<'a, Result<bool>> {
     Box::pin(async move {
-        let before_bytes = pass.lock().memory.slabs.reserved_bytes();
         pass.submit()?;
         retire::trim_slabs(pass)?;
         retire::wait_for_all(pass).await?;
-        if tries > 0 {
+        let count = tries.count;
+        if count > 0 {
             let step_bytes =
-                wanted_bytes.min(MAKE_WAY_BYTES) << (tries - 1).min(MAKE_WAY_DOUBLINGS);
+                wanted_bytes.min(MAKE_WAY_BYTES) << (count - 1).min(MAKE_WAY_DOUBLINGS);
             let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();
             let target_bytes = reserved_bytes.saturating_sub(step_bytes);
             // The caller has few tries, so none of them ends early.
@@ -507,8 +526,13 @@ pub(super) fn make_way_for_staging(
         }
         let levels = pass.driver.ledger().levels();
         let is_drivers = levels.limit_bytes < levels.said_bytes;
-        let is_less = pass.lock().memory.slabs.reserved_bytes() < before_bytes;
-        Ok(is_drivers && is_less || tries < STAGING_TRIES)
+        let reserved_bytes = pass.lock().memory.slabs.reserved_bytes();
+        let is_less = reserved_bytes < tries.least_bytes;
+        *tries = StagingTries {
+            count: count + 1,
+            least_bytes: reserved_bytes.min(tries.least_bytes),
+        };
+        Ok(is_drivers && is_less || count < STAGING_TRIES)
     })
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::mapped::Mapped;
 use super::pass::Pass;
-use super::reclaim::{self, refuse};
+use super::reclaim::{self, StagingTries, refuse};
 use super::state::State;
 use super::state::cost::Stopwatch;
 use super::tiers::supply::{self, Supply};
@@ -328,7 +328,7 @@ pub(super) fn stage_restore<'a>(
 ) -> BoxFuture<'a, Result<(Region, usize)>> {
     Box::pin(async move {
         let refused = |error| refuse::refused(pass, "staging memory", error, storage);
-        let (wanted_bytes, mut tries) = (bytes.len() as u64, 0);
+        let (wanted_bytes, mut tries) = (bytes.len() as u64, StagingTries::default());
         loop {
             let staged = watch.time(|| pass.restore_staging.stage(bytes));
             if let Some(staged) = staged.map_err(refused)? {
@@ -347,10 +347,9 @@ pub(super) fn stage_restore<'a>(
             {
                 continue;
             }
-            if !reclaim::make_way_for_staging(pass, wanted_bytes, tries).await? {
+            if !reclaim::make_way_for_staging(pass, wanted_bytes, &mut tries).await? {
                 return Err(refused(DriverError::OutOfMemory));
             }
-            tries += 1;
         }
     })
 }

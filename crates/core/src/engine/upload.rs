@@ -8,7 +8,7 @@ use super::block_on;
 use super::handle::Engine;
 use super::pass::Pass;
 use super::queue::cmd::Cmd;
-use super::reclaim::{self, refuse, shrink};
+use super::reclaim::{self, StagingTries, refuse, shrink};
 use crate::driver::DriverError;
 use crate::error::{Error, Result};
 use crate::memory::{Source, Storage};
@@ -144,7 +144,7 @@ pub(super) async fn stage_all(
     let mut staged = Vec::new();
     // Behind other work, chunks return late.
     let is_idle = engine.is_idle();
-    let (mut tries, mut waiting_bytes) = (0, 0);
+    let (mut tries, mut waiting_bytes) = (StagingTries::default(), 0);
     while !rest.is_empty() {
         let piece = engine.uploads.stage(rest);
         let piece = piece.map_err(|error| refusal("to write to staging memory", error))?;
@@ -156,7 +156,7 @@ pub(super) async fn stage_all(
                 region,
                 whole: std::mem::take(&mut whole),
             });
-            (rest, at, tries) = (&rest[taken..], next, 0);
+            (rest, at, tries) = (&rest[taken..], next, StagingTries::default());
             waiting_bytes += taken as u64;
             if waiting_bytes >= FEED_BYTES && !rest.is_empty() {
                 waiting_bytes = 0;
@@ -190,8 +190,7 @@ pub(super) async fn stage_all(
         push_begun(engine, dst, begun, &mut staged)?;
         waiting_bytes = 0;
         let wait = more_staging(engine, dst, rest.len() as u64, tries);
-        wait_or_refuse(may_wait, wait).await?;
-        tries += 1;
+        tries = wait_or_refuse(may_wait, wait).await?;
     }
     push_staged(engine, dst, staged)
 }
@@ -226,13 +225,13 @@ fn push_staged(
 }
 
 /// Waits for staging memory: for a chunk whose submission ends, or for memory that reclaim frees.
-/// `tries` counts the attempts before.
+/// `tries` are the attempts before. Returns those until now.
 async fn more_staging(
     engine: &Arc<Engine>,
     dst: &Arc<Storage>,
     wanted_bytes: u64,
-    tries: u32,
-) -> Result<()> {
+    tries: StagingTries,
+) -> Result<StagingTries> {
     engine.check_lost()?;
     let dst = dst.clone();
     let work =
@@ -245,34 +244,34 @@ async fn find_staging(
     pass: &Pass,
     dst: &Arc<Storage>,
     wanted_bytes: u64,
-    tries: u32,
-) -> Result<()> {
+    mut tries: StagingTries,
+) -> Result<StagingTries> {
     let refused = |error| refuse::refused(pass, "staging memory", error, dst);
     pass.lock().counters.staging_waits += 1;
     // The staging may wait for commands of lower priorities, too.
     pass.execute_all().await?;
     pass.uploads.sweep().map_err(refused)?;
     if pass.uploads.wait().await.map_err(refused)? || pass.uploads.has_room() {
-        return Ok(());
+        return Ok(tries);
     }
-    let way = reclaim::make_way_for_staging(pass, wanted_bytes, tries);
+    let way = reclaim::make_way_for_staging(pass, wanted_bytes, &mut tries);
     let tries_again = pass.for_memory(Some(dst), way).await?;
     if pass.uploads.grow(wanted_bytes).await.map_err(refused)? {
-        return Ok(());
+        return Ok(tries);
     }
     let left_behind = pass.lock().left_behind.uploads();
     if pass.uploads.will_return(left_behind) {
         // Another thread holds a chunk, or has staged uploads that run with the next execution
         // pass.
         std::thread::yield_now();
-        return Ok(());
+        return Ok(tries);
     }
     if tries_again || shrink::was_lowered(pass).await? {
-        return Ok(());
+        return Ok(tries);
     }
     // All staged uploads wait for commands that found no room.
     if give_way::others_give_way(pass, dst).await? {
-        return Ok(());
+        return Ok(tries);
     }
     let left = pass.lock().left_behind.first_error_of(dst.share());
     Err(left.unwrap_or_else(|| refused(DriverError::OutOfMemory)))

@@ -67,7 +67,7 @@ pub(crate) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
         drop(draining);
         if limits_in_force::excess_bytes(pass) > 0 {
             // The rest above the limit is staging.
-            reclaim::make_way_for_staging(pass, 0, 0).await?;
+            reclaim::make_way_for_staging(pass, 0, &mut reclaim::StagingTries::default()).await?;
         }
         tiers::drain_host(pass).await?;
         // Pinned storages may be unpinned later.
