@@ -86,7 +86,7 @@ fn a_search_for_staging_ends_though_the_queue_takes_back_what_it_frees() {
 
 fn run_and_look_for_bugs(program: &Program) {
     // Programs that make infinities on purpose would fill the list of findings.
-    let non_finite = program.seed % 2 == 0;
+    let non_finite = program.seed.is_multiple_of(2);
     let diagnostics = Diagnostics {
         non_finite,
         ..Diagnostics::all()
