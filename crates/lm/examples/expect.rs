@@ -1,5 +1,5 @@
 //! What to expect of language models in several budgets, by dry runs: nothing is fetched, computed
-//! or allocated. The guide has the table that it prints.
+//! or allocated. The guide "run a language model" has them.
 //!
 //! ```text
 //! cargo run --release --package lapidary-lm --example expect
@@ -12,7 +12,7 @@ use lapidary::files::{ModelFile, WeightForm};
 use lapidary::kv::{KvCache, Sequence};
 use lapidary::operations::BlockFormat;
 use lapidary::sim::{SimMode, SimOptions};
-use lapidary::{Budget, DType, Error, Gpu, Source, Tensor};
+use lapidary::{Budget, DType, Error, Gpu, Source};
 use lapidary_lm::{Config, LanguageModel};
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ const FORMS: [(&str, WeightForm); 3] = [
 const PROMPT: usize = 1000;
 const PIECE: usize = 250;
 /// The tokens that follow. The first ones may read what the prompt has pushed out.
-const TOKENS: usize = 6;
+const TOKENS: usize = 18;
 const FIRST: usize = 2;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -206,13 +206,10 @@ fn say(
         .hidden(&step, &tokens, &positions)
         .map_err(of_lapidary)?;
     step.finish();
-    let logits: Tensor = model
+    model
         .logits(&hidden, &[rows as u32 - 1])
-        .map_err(of_lapidary)?;
-    drop(hidden);
-    gpu.flush()?;
-    drop(logits);
-    Ok(())
+        .map_err(of_lapidary)?
+        .force()
 }
 
 fn of_lapidary(error: lapidary_lm::Error) -> Error {
