@@ -85,7 +85,7 @@ const NARROW = 1;
 // Controls of the chat with values that cannot be, and what it then says.
 const IMPOSSIBLE = [
   ['question', 'word '.repeat(10000), 'shorten it, or open the model with a longer context'],
-  ['budget', '0', 'a budget is more than 0'],
+  ['budget', '0', 'a budget is 0.01 to'],
   ['budget', '0.1', 'a command with operands and results'],
 ];
 // Addresses without a model, and what the page then says.
@@ -262,7 +262,7 @@ async function search(page) {
   const said = await press('index', 'add for the tensor made at ');
   assert(said.includes('a command with operands and results'), said);
   await set('budget', -1);
-  await press('index', 'a budget is more than 0');
+  await press('index', 'a budget is 1 to');
 
   // With memory for about half of the weights, the results are the same.
   await only(SHORT);

@@ -15,7 +15,10 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsError, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
-use crate::script::{budget, levels, limit, told};
+use crate::script::{budget, limit, shows_memory, told};
+
+/// The least budget. Some layers fit into less than a MiB.
+const LEAST_MIB: f64 = 0.01;
 
 /// A model on a device, and the conversation with it.
 #[wasm_bindgen]
@@ -77,7 +80,7 @@ impl Chat {
         budget_mib: Option<f64>,
         hear: &Function,
     ) -> Result<usize, JsError> {
-        let budget = budget(budget_mib)?;
+        let budget = budget(budget_mib, LEAST_MIB)?;
         let talk = self.talk.take();
         let mut talk = talk.ok_or_else(|| told("the model is still speaking: wait"))?;
         let asking = async {
@@ -102,17 +105,9 @@ impl Chat {
     pub fn peak_bytes(&self) -> f64 {
         self.gpu.memory().stats().device_bytes.peak as f64
     }
-
-    /// The memory report, as text.
-    pub fn memory(&self) -> String {
-        self.gpu.memory().stats().to_string()
-    }
-
-    /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
-    pub fn bytes(&self) -> Vec<f64> {
-        levels(&self.gpu)
-    }
 }
+
+shows_memory!(Chat);
 
 /// The bytes that a call of the script promised.
 async fn given(called: Result<JsValue, JsValue>) -> Result<Vec<u8>, JsValue> {

@@ -8,7 +8,7 @@ use lapidary::{DType, Gpu, Tensor, wgpu};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::script::{levels, told};
+use crate::script::{shows_memory, told};
 
 /// Cells across and down.
 const SIZE: [usize; 2] = [320, 192];
@@ -87,22 +87,14 @@ impl Simulation {
         self.step_and_draw(stir).await.map_err(told)
     }
 
-    /// The memory report, as text.
-    pub fn memory(&self) -> String {
-        self.gpu.memory().stats().to_string()
-    }
-
-    /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
-    pub fn bytes(&self) -> Vec<f64> {
-        levels(&self.gpu)
-    }
-
     /// The amount of dye, for tests: red, green and blue.
     pub async fn dye(&self) -> Result<Vec<f32>, JsError> {
         let sums = self.fluid.now().dye().sum(&[0, 1]).map_err(told)?;
         sums.to_vec_async::<f32>().await.map_err(told)
     }
 }
+
+shows_memory!(Simulation);
 
 impl Simulation {
     async fn step_and_draw(&mut self, stir: Stir) -> lapidary::Result<Vec<u8>> {

@@ -27,25 +27,42 @@ pub(crate) fn told(error: impl std::fmt::Display) -> JsError {
     JsError::new(&error.to_string())
 }
 
-/// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
-pub(crate) fn levels(gpu: &Gpu) -> Vec<f64> {
-    let memory = gpu.memory().stats();
-    let levels = [
-        memory.live_bytes,
-        memory.reserved_bytes,
-        memory.device_bytes,
-    ];
-    levels.iter().map(|level| level.now as f64).collect()
-}
+/// What the page shows of the memory of a class with a device.
+macro_rules! shows_memory {
+    ($class:ident) => {
+        #[wasm_bindgen]
+        impl $class {
+            /// The memory report, as text.
+            pub fn memory(&self) -> String {
+                self.gpu.memory().stats().to_string()
+            }
 
-/// Parses the page's budget field.
-pub(crate) fn budget(mib: Option<f64>) -> Result<Budget, JsError> {
+            /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for
+            /// a bar.
+            pub fn bytes(&self) -> Vec<f64> {
+                let memory = self.gpu.memory().stats();
+                let levels = [
+                    memory.live_bytes,
+                    memory.reserved_bytes,
+                    memory.device_bytes,
+                ];
+                levels.iter().map(|level| level.now as f64).collect()
+            }
+        }
+    };
+}
+pub(crate) use shows_memory;
+
+/// Parses the page's budget field, of at least so many MiB.
+pub(crate) fn budget(mib: Option<f64>, least: f64) -> Result<Budget, JsError> {
     const MOST: f64 = 1_048_576.0;
     match mib {
         None => Ok(Budget::default()),
-        Some(mib) if mib > 0.0 && mib <= MOST => Ok(Budget::device((mib * 1_048_576.0) as u64)),
+        Some(mib) if (least..=MOST).contains(&mib) => {
+            Ok(Budget::device((mib * 1_048_576.0) as u64))
+        }
         Some(mib) => Err(told(format_args!(
-            "a budget is more than 0 and up to {MOST} MiB, or none, and not {mib}"
+            "a budget is {least} to {MOST} MiB, or none, and not {mib}"
         ))),
     }
 }

@@ -14,7 +14,10 @@ use lapidary::{Gpu, Options, files::ModelFile};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 
-use crate::script::{budget, levels, limit, told};
+use crate::script::{budget, limit, shows_memory, told};
+
+/// The least budget.
+const LEAST_MIB: f64 = 1.0;
 
 /// Tokens that go through the encoder at once: few enough to report progress often.
 const BATCH_TOKENS: usize = 512;
@@ -88,7 +91,7 @@ impl Search {
         tell: &Function,
     ) -> Result<usize, JsError> {
         let precision: Precision = precision.parse().map_err(told)?;
-        let budget = budget(budget_mib)?;
+        let budget = budget(budget_mib, LEAST_MIB)?;
         // Drop the old weights before loading new ones.
         self.indexed.take();
         limit(&self.gpu, budget).await.map_err(told)?;
@@ -137,17 +140,9 @@ impl Search {
     pub fn peak_bytes(&self) -> f64 {
         self.gpu.memory().stats().device_bytes.peak as f64
     }
-
-    /// The memory report, as text.
-    pub fn memory(&self) -> String {
-        self.gpu.memory().stats().to_string()
-    }
-
-    /// Live bytes, bytes of slabs, and all bytes that lapidary has made on the device, for a bar.
-    pub fn bytes(&self) -> Vec<f64> {
-        levels(&self.gpu)
-    }
 }
+
+shows_memory!(Search);
 
 impl Search {
     fn indexed(&self) -> Result<Rc<Indexed>, JsError> {
