@@ -264,8 +264,8 @@ impl Snapshot {
             return None;
         }
         let text = format!(
-            "transfers looked for memory {} times because staging, which may take {}, was full. Give it more \
-             (`Budget::staging_bytes`): up to {} helps.",
+            "transfers looked for memory {} times because staging, which may take {}, was full. \
+             Give it more (`Budget::staging_bytes`): up to {} helps.",
             self.stats.staging_waits,
             Bytes(limit_bytes),
             Bytes(helps_bytes),

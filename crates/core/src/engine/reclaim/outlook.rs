@@ -55,8 +55,8 @@ impl Outlook {
         let memory = &state.memory;
         let ahead = state.queue.ahead();
         let mut spans = FxHashMap::<usize, Span>::default();
-        let mut sharing = Sharing::default();
         spans.reserve(ahead.size_hint().0);
+        let mut sharing = Sharing::default();
         let (mut lack_bytes, mut lacks_until) = (0, 1);
         let (mut known, mut is_short) = (0, false);
         for cmd in ahead {
