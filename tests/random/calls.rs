@@ -199,7 +199,7 @@ pub(crate) fn drop_read(w: &mut World) -> Outcome {
     let Some(mut reading) = w.take_read() else {
         return Ok(());
     };
-    w.half_read = Some(w.new_name().0);
+    w.note_half_way();
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..w.rng.u32(..4) {
         if reading.read.as_mut().poll(&mut context).is_ready() {

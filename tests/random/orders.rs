@@ -48,6 +48,7 @@ pub(crate) fn evict(w: &mut World) -> Outcome {
     let (tensor, model) = w.pick()?;
     match w.rng.u32(..4) {
         0 => {
+            w.note_half_way();
             let evicted = half_way(&mut w.rng, tensor.evict_async());
             forgive(&model, evicted)
         }

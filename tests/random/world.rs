@@ -110,9 +110,10 @@ pub(crate) struct World {
     pub(crate) lost: u64,
     /// Faults are armed or were just before, so any work may fail.
     pub(crate) in_fault: bool,
-    /// The last step that dropped a read half-way. An eviction then needs another read-back buffer.
-    /// It may exceed a budget that was lowered, as guarantee 9 says.
-    pub(crate) half_read: Option<u32>,
+    /// The last step that dropped a read or an eviction half-way. Then an eviction needs another
+    /// read-back buffer, or a drain is not over and has one. The buffer may exceed a budget that
+    /// was lowered, as guarantee 9 says.
+    half_way: Option<u32>,
     /// Bytes that were read once may be lost the next time.
     pub(crate) disk_lies: bool,
     /// The last budget was set while the disk failed, so the host's memory may still exceed it.
@@ -145,7 +146,7 @@ impl World {
             trouble: None,
             lost: 0,
             in_fault: false,
-            half_read: None,
+            half_way: None,
             disk_lies: false,
             is_above: false,
             most_bytes,
@@ -344,6 +345,11 @@ impl World {
         name
     }
 
+    /// This step drops a read or an eviction half-way.
+    pub(crate) fn note_half_way(&mut self) {
+        self.half_way = Some(self.next.0);
+    }
+
     /// Adds a tensor; if there are many, another one is dropped for it.
     pub(crate) fn hold(&mut self, tensor: Tensor, model: Model) {
         assert_eq!(tensor.shape(), model.shape, "{tensor}");
@@ -417,6 +423,8 @@ impl World {
             Error::OutOfMemory(_) => self.rules.is_short || !self.rules.leaves || self.rules.pins,
             Error::Driver { message, .. } => self.rules.is_short && message == "out of memory",
             Error::Pinned { .. } => self.rules.pins || !self.rules.alone,
+            // A state file lies on that disk, too.
+            Error::Source { message, .. } => self.disk_lies && message.contains("the checksum of"),
             // Neither the host nor the disk has room, so the tensor stays.
             Error::Spill(_) => name == "evict" && budget.disk_bytes.is_some(),
             _ => false,
@@ -504,7 +512,7 @@ impl World {
         let taken_bytes = device.reserved_bytes + device.retiring_bytes;
         let limit_bytes = self.gpu.memory().budget().device_bytes.unwrap_or(u64::MAX);
         if self.rules.alone && self.shortfall_bytes == 0 {
-            let is_little = self.half_read.is_some_and(|step| self.next.0 - step < 9);
+            let is_little = self.half_way.is_some_and(|step| self.next.0 - step < 9);
             let little_bytes = if is_little { LITTLE_BYTES } else { 0 };
             let is_kept = taken_bytes <= limit_bytes.saturating_add(little_bytes);
             assert!(is_kept, "{}", self.gpu.memory().stats());
