@@ -2,7 +2,9 @@
 //! limits that must not be exceeded.
 
 use super::model::{Law, Live, Repeat, from_environment};
-use lapidary::alloc::{AllocError, BlockId, Planner, PoolConfig, Pools, SlabId, Spot, Step};
+use lapidary::alloc::{
+    AllocError, BlockId, Growth, Planner, PoolConfig, Pools, SlabClass, SlabId, Spot, Step,
+};
 
 /// Calls the allocator like a memory manager with unlimited memory that may move everything.
 pub(crate) fn allocate(
@@ -60,6 +62,42 @@ fn a_slab_is_not_released_for_another_of_its_size() {
     }
     pools.allocate(slab_bytes).unwrap();
     assert_eq!(pools.reserved_bytes(), slab_bytes);
+}
+
+#[test]
+fn close_to_a_hard_limit_a_hole_of_another_class_comes_before_moves() {
+    let slab_bytes = 2 << 20;
+    let mut pools = Pools::new(PoolConfig::new(256, 1 << 30)).unwrap();
+    let mut planner = Planner::default();
+    let growth = |class| Growth {
+        class,
+        slab_bytes,
+        least_bytes: 256,
+    };
+    // Each of the middle slabs has room for five blocks. One block of each leaves.
+    let middle: Vec<BlockId> = (0..2)
+        .flat_map(|_| {
+            pools.add_slab(&growth(SlabClass::Middle)).unwrap();
+            [(); 5].map(|()| pools.allocate(400 << 10).unwrap())
+        })
+        .collect();
+    for at in [1, 6] {
+        pools.free(middle[at]).unwrap();
+    }
+    pools.add_slab(&growth(SlabClass::Small)).unwrap();
+    let small = [(); 8].map(|()| pools.allocate(256 << 10).unwrap());
+    let mut moves = |pools: &Pools| {
+        let steps = pools.plan(&mut planner, 600 << 10, Some(3 * slab_bytes), &|_| true);
+        let moves = (steps.unwrap().iter()).filter(|step| matches!(step, Step::Move { .. }));
+        moves.count()
+    };
+    assert_eq!(moves(&pools), 1);
+    for block in &small[..3] {
+        pools.free(*block).unwrap();
+    }
+    assert_eq!(moves(&pools), 0);
+    pools.allocate_anywhere(600 << 10).unwrap();
+    assert_eq!(pools.reserved_bytes(), 3 * slab_bytes);
 }
 
 /// One block in eight is pinned.

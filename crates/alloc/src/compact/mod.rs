@@ -29,7 +29,8 @@
 //! 5. Another slab above the mark.
 //!
 //! A hard limit may forbid the last. Then the planner takes any hole in slabs of any kind, a slab
-//! no larger than the request, and moves at any cost.
+//! no larger than the request, and moves at any cost. Close to the limit it takes such a hole
+//! before it moves blocks.
 
 mod draft;
 mod pass;

@@ -105,7 +105,8 @@ impl Pools {
         }
         let mark_bytes = self.mark_with(size_bytes).min(cap_bytes);
         let never_moves = self.config.move_permille == 0;
-        let is_tight = never_moves || cap_bytes / NEAR_PERCENT < mark_bytes / 100;
+        let is_near = cap_bytes / NEAR_PERCENT < mark_bytes / 100;
+        let is_tight = never_moves || is_near;
         if is_tight && growth.class == SlabClass::Small {
             growth.slab_bytes = growth.slab_bytes.min(self.config.small_slab_bytes);
             growth.slab_bytes = growth.slab_bytes.max(growth.least_bytes);
@@ -126,13 +127,18 @@ impl Pools {
         if planner.grow(&query, mark_bytes) {
             return Ok(&planner.draft.steps);
         }
+        // Close to a hard limit, moves that keep the classes apart do not pay.
+        if is_near && self.has_any_hole(size_bytes) {
+            planner.draft.steps.clear();
+            return Ok(&planner.draft.steps);
+        }
         let allowed_bytes = self.allowed_bytes(&growth, size_bytes, cap_bytes);
         if planner.compact(&query, allowed_bytes) || planner.grow(&query, cap_bytes) {
             return Ok(&planner.draft.steps);
         }
         // The plan gets here only under a hard limit.
         planner.draft.steps.clear();
-        if (0..ZONES).any(|zone| self.carver.has_hole(zone, size_bytes, u64::MAX)) {
+        if self.has_any_hole(size_bytes) {
             return Ok(&planner.draft.steps);
         }
         query.growth.slab_bytes = growth.least_bytes;
@@ -219,6 +225,11 @@ impl Pools {
         u64::try_from(all)
             .unwrap_or(u64::MAX)
             .saturating_sub(counters.moved_bytes)
+    }
+
+    /// Whether a slab of any class has a hole of this size.
+    fn has_any_hole(&self, size_bytes: u64) -> bool {
+        (0..ZONES).any(|zone| self.carver.has_hole(zone, size_bytes, u64::MAX))
     }
 
     /// Bytes of all slabs without live blocks.

@@ -1,6 +1,8 @@
 //! The plan that needs no driver call: it moves the blocks of a window into holes of other slabs.
 
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::draft::{Draft, LiveBlock};
 use super::query::{MOST_NODES, MOST_SLABS, Query};
@@ -21,22 +23,10 @@ struct Window {
     pieces: u32,
 }
 
-/// A block or a hole of the slab that the planner looks at.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    node: u32,
-    size: u64,
-    cost: u64,
-    is_pinned: bool,
-}
-
 /// The tables of the search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
-    /// The cheapest windows, in order.
-    cheapest: Vec<Window>,
-    /// The blocks and holes of one slab.
-    pieces: Vec<Piece>,
+    found: Vec<Reverse<Window>>,
 }
 
 impl Windows {
@@ -49,14 +39,13 @@ impl Windows {
         query: &Query<'_>,
         most_bytes: u64,
     ) -> Option<u64> {
-        self.cheapest.clear();
+        self.found.clear();
         let most = query.pools.carver.unit.granules_floor(most_bytes).0;
         let size = query.size();
         let zone = query.growth.class.zone();
         let mut walked = 0;
         let mut looked = 0;
-        for candidate in 0..draft.slabs.len() {
-            let slab = draft.slabs[candidate];
+        for slab in &draft.slabs {
             let serves = query.anywhere || slab.zone == zone;
             if !serves || slab.size < size || slab.live == 0 || slab.live == slab.size {
                 continue;
@@ -67,65 +56,61 @@ impl Windows {
             }
             // A block that no hole fits is as good as pinned.
             let most_block = draft.room.largest_outside(slab.index);
-            self.read_pieces(query, slab.index, most_block);
-            walked += self.pieces.len();
-            self.find_windows(slab.index, size, most);
+            walked += self.find_windows(query, slab.index, most_block, most);
         }
-        self.cheapest
-            .iter()
-            .find_map(|window| try_window(draft, query, window))
+        // Few windows are tried, so the others need no order.
+        let mut cheapest = BinaryHeap::from(core::mem::take(&mut self.found));
+        let mut tries = core::iter::from_fn(|| cheapest.pop()).take(MOST_WINDOWS);
+        let moved_bytes = tries.find_map(|Reverse(window)| try_window(draft, query, &window));
+        self.found = cheapest.into_vec();
+        moved_bytes
     }
 
-    fn read_pieces(&mut self, query: &Query<'_>, slab: u32, most_block: u64) {
+    /// Finds the shortest window from each block and hole of a slab on. A window must cost at most
+    /// `most`, and no larger block than `most_block` can leave it. Returns the number of blocks and
+    /// holes.
+    fn find_windows(&mut self, query: &Query<'_>, slab: u32, most_block: u64, most: u64) -> usize {
         let carver = &query.pools.carver;
-        let piece = |(index, node): (u32, &Node)| {
-            let (is_live, size) = (node.is_live(), node.size().0);
-            let may_move = || size <= most_block && (query.movable)(query.handle(index));
-            Piece {
-                node: index,
-                size,
-                cost: if is_live { size } else { 0 },
-                is_pinned: is_live && !may_move(),
+        let least = query.size();
+        let nodes = || carver.indexed_nodes_of(carver.slabs[slab].first);
+        let (mut size, mut cost, mut pieces) = (0, 0, 0);
+        let (mut starts, mut walked) = (nodes(), 0);
+        for (index, node) in nodes() {
+            walked += 1;
+            let may_move = || node.size().0 <= most_block && (query.movable)(query.handle(index));
+            if node.is_live() && !may_move() {
+                // No window that begins before a pinned block can extend past it.
+                starts.nth(pieces);
+                (size, cost, pieces) = (0, 0, 0);
+                continue;
             }
-        };
-        self.pieces.clear();
-        let nodes = carver.indexed_nodes_of(carver.slabs[slab].first);
-        self.pieces.extend(nodes.map(piece));
-    }
-
-    /// Finds the shortest window from each piece on. A window must cost at most `most`. The
-    /// cheapest windows of all slabs are kept.
-    fn find_windows(&mut self, slab: u32, least: u64, most: u64) {
-        let (mut size, mut cost, mut end) = (0, 0, 0);
-        let mut start = 0;
-        while start < self.pieces.len() {
-            while end < self.pieces.len() && size < least && !self.pieces[end].is_pinned {
-                size += self.pieces[end].size;
-                cost += self.pieces[end].cost;
-                end += 1;
-            }
-            if size >= least {
-                let window = Window {
-                    cost,
-                    slab,
-                    first: self.pieces[start].node,
-                    pieces: (end - start) as u32,
+            size += node.size().0;
+            cost += cost_of(node);
+            pieces += 1;
+            while size >= least {
+                let Some((first, start)) = starts.next() else {
+                    break;
                 };
                 if cost <= most {
-                    keep_cheapest(&mut self.cheapest, window);
+                    self.found.push(Reverse(Window {
+                        cost,
+                        slab,
+                        first,
+                        pieces: pieces as u32,
+                    }));
                 }
-            } else if end < self.pieces.len() {
-                // No window that begins before a pinned block can extend past it.
-                (size, cost, start, end) = (0, 0, end + 1, end + 1);
-                continue;
-            } else {
-                return;
+                size -= start.size().0;
+                cost -= cost_of(start);
+                pieces -= 1;
             }
-            size -= self.pieces[start].size;
-            cost -= self.pieces[start].cost;
-            start += 1;
         }
+        walked
     }
+}
+
+/// The granules to copy when a window has this block or hole.
+fn cost_of(node: &Node) -> u64 {
+    if node.is_live() { node.size().0 } else { 0 }
 }
 
 /// Moves the blocks of a window elsewhere, or none of them.
@@ -147,15 +132,4 @@ fn try_window(draft: &mut Draft, query: &Query<'_>, window: &Window) -> Option<u
         }
     }
     Some(carver.unit.bytes(Granules(window.cost)))
-}
-
-fn keep_cheapest(windows: &mut Vec<Window>, window: Window) {
-    if windows.len() == MOST_WINDOWS {
-        if windows.last().is_some_and(|last| *last <= window) {
-            return;
-        }
-        windows.pop();
-    }
-    let index = windows.partition_point(|other| *other < window);
-    windows.insert(index, window);
 }

@@ -124,87 +124,144 @@ const NEAR: f64 = 0.7;
 /// into it.
 const CHEAPER: f64 = 0.5;
 
-/// Moves the victims to the front, in the order of eviction, until they cover `needed_bytes`.
-/// Returns their number; all candidates when they do not suffice.
+/// The indices of the victims that cover `needed_bytes`, in the order of eviction. All candidates
+/// when they do not suffice.
 ///
 /// The best go first. Once a single candidate that is nearly as good covers the missing bytes, the
 /// smallest such one ends the list. So little is evicted for nothing. Several smaller ones end it
 /// instead if they are far cheaper, unless `coming_bytes` will be needed soon and the large one
-/// with them. O(n log n) where no single one covers it, as among many small ones.
+/// with them. O(n) for few victims, O(n log n) for many.
 pub fn choose<T>(
-    candidates: &mut [T],
+    candidates: &[T],
     weigh: impl Fn(&T) -> Weight,
     needed_bytes: u64,
     coming_bytes: u64,
-) -> usize {
+) -> Vec<usize> {
     let weights: Vec<Weight> = candidates.iter().map(weigh).collect();
     let largest_bytes = weights.iter().map(|weight| weight.size_bytes).max();
-    let worths = weights.iter().map(Weight::worth).zip(0..);
-    // Keys are sorted alone, since a weight is large. Equals stay in their order.
-    let mut order: Vec<(f64, usize)> = worths.collect();
-    order.sort_unstable_by(|(one, index), (other, other_index)| {
-        other.total_cmp(one).then(index.cmp(other_index))
-    });
+    let mut ranking = Ranking::new(&weights);
     let (mut chosen, mut missing_bytes) = (0, needed_bytes);
-    while missing_bytes > 0 && chosen < order.len() {
+    while missing_bytes > 0 && chosen < weights.len() {
         if largest_bytes.is_some_and(|largest_bytes| missing_bytes <= largest_bytes) {
-            if let Some(last) = last_of(&weights, &order[chosen..], missing_bytes) {
-                order[chosen..=chosen + last].rotate_right(1);
+            if let Some(last) = last_of(&mut ranking, chosen, missing_bytes) {
+                ranking.move_ahead(last, chosen);
             }
-            let left = &order[chosen..];
-            if let Some(smaller) = smaller_ones(&weights, left, missing_bytes, coming_bytes) {
-                for (to, &from) in smaller.iter().enumerate() {
-                    order[chosen + to..=chosen + from].rotate_right(1);
+            let smaller = smaller_ones(&mut ranking, chosen, missing_bytes, coming_bytes);
+            if let Some(smaller) = smaller {
+                for position in smaller {
+                    ranking.move_ahead(position, chosen);
+                    chosen += 1;
                 }
-                chosen += smaller.len();
                 break;
             }
         }
-        missing_bytes = missing_bytes.saturating_sub(weights[order[chosen].1].size_bytes);
+        let size_bytes = ranking.weight(chosen).map_or(0, |weight| weight.size_bytes);
+        missing_bytes = missing_bytes.saturating_sub(size_bytes);
         chosen += 1;
     }
-    reorder(
-        candidates,
-        order.into_iter().map(|(_, index)| index).collect(),
-    );
-    chosen
+    ranking.first(chosen)
 }
 
-/// Position of the candidate that ends the list, among candidates in the order of their worth;
-/// `None` if there is none.
-fn last_of(weights: &[Weight], order: &[(f64, usize)], missing_bytes: u64) -> Option<usize> {
-    let most = order.first()?.0;
-    let near = order.iter().take_while(|(worth, _)| *worth >= most * NEAR);
-    let near = near.map(|&(worth, index)| (worth, &weights[index]));
-    let covering = near.enumerate();
-    let covering = covering.filter(|(_, (_, weight))| weight.size_bytes >= missing_bytes);
-    let last = covering.min_by(|(_, (a_worth, a)), (_, (b_worth, b))| {
-        let by_size = a.size_bytes.cmp(&b.size_bytes);
-        let by_state = b.is_clean.cmp(&a.is_clean);
-        by_size.then(by_state).then(b_worth.total_cmp(a_worth))
-    });
-    last.map(|(position, _)| position)
+/// The least number of candidates to sort at a time.
+const LEAST_SORTED: usize = 16;
+
+/// Candidates by their worth, the best first. Equals are in the order of their indices.
+///
+/// Most choices look at a few of many candidates. So only those are sorted that somebody asks for.
+struct Ranking<'a> {
+    weights: &'a [Weight],
+    /// Worths and indices. Keys are sorted alone, since a weight is large.
+    order: Vec<(f64, usize)>,
+    /// Positions below this are sorted. All others come after them.
+    sorted: usize,
 }
 
-/// Positions of smaller candidates that replace the first, among candidates in the order of their
-/// worth. They cover the same bytes, far cheaper, and are nearly as far away. `None` if there are
-/// none, or if the first must leave anyway.
+impl<'a> Ranking<'a> {
+    fn new(weights: &'a [Weight]) -> Self {
+        Ranking {
+            weights,
+            order: weights.iter().map(Weight::worth).zip(0..).collect(),
+            sorted: 0,
+        }
+    }
+
+    /// The worth and the weight of the candidate at a position.
+    fn get(&mut self, position: usize) -> Option<(f64, &'a Weight)> {
+        while position >= self.sorted && self.sorted < self.order.len() {
+            self.sort_more();
+        }
+        let &(worth, index) = self.order.get(position)?;
+        Some((worth, &self.weights[index]))
+    }
+
+    fn weight(&mut self, position: usize) -> Option<&'a Weight> {
+        self.get(position).map(|(_, weight)| weight)
+    }
+
+    /// Sorts as many again as are sorted.
+    fn sort_more(&mut self) {
+        let by_worth = |(one, index): &(f64, usize), (other, other_index): &(f64, usize)| {
+            other.total_cmp(one).then(index.cmp(other_index))
+        };
+        let rest = &mut self.order[self.sorted..];
+        let more = self.sorted.max(LEAST_SORTED).min(rest.len());
+        if more < rest.len() {
+            rest.select_nth_unstable_by(more, by_worth);
+        }
+        rest[..more].sort_unstable_by(by_worth);
+        self.sorted += more;
+    }
+
+    /// Positions from the first one on, with their worths and weights.
+    fn iter_from(&mut self, first: usize) -> impl Iterator<Item = (usize, f64, &'a Weight)> {
+        (first..).map_while(|position| {
+            let (worth, weight) = self.get(position)?;
+            Some((position, worth, weight))
+        })
+    }
+
+    /// Moves the candidate at a position to an earlier one.
+    fn move_ahead(&mut self, from: usize, to: usize) {
+        self.order[to..=from].rotate_right(1);
+    }
+
+    /// The indices of the first candidates.
+    fn first(mut self, count: usize) -> Vec<usize> {
+        self.order.truncate(count);
+        self.order.into_iter().map(|(_, index)| index).collect()
+    }
+}
+
+/// Position of the candidate that ends the list, among those from `first` on; `None` if there is
+/// none.
+fn last_of(ranking: &mut Ranking<'_>, first: usize, missing_bytes: u64) -> Option<usize> {
+    let (most, _) = ranking.get(first)?;
+    let near = ranking.iter_from(first);
+    let near = near.take_while(|(_, worth, _)| *worth >= most * NEAR);
+    let covering = near.filter(|(_, _, weight)| weight.size_bytes >= missing_bytes);
+    // The first of equals is worth the most.
+    let last = covering.min_by_key(|(_, _, weight)| (weight.size_bytes, !weight.is_clean));
+    last.map(|(position, ..)| position)
+}
+
+/// Positions of smaller candidates that replace the one at `first`, among those after it. They
+/// cover the same bytes, far cheaper, and are nearly as far away. `None` if there are none, or if
+/// the first must leave anyway.
 fn smaller_ones(
-    weights: &[Weight],
-    order: &[(f64, usize)],
+    ranking: &mut Ranking<'_>,
+    first: usize,
     missing_bytes: u64,
     coming_bytes: u64,
 ) -> Option<Vec<usize>> {
-    let first = &weights[order.first()?.1];
-    if first.size_bytes <= missing_bytes.max(coming_bytes) {
+    let replaced = ranking.weight(first)?;
+    if replaced.size_bytes <= missing_bytes.max(coming_bytes) {
         return None;
     }
-    let most = first.price() * CHEAPER;
+    let most = replaced.price() * CHEAPER;
     let (mut smaller, mut bytes, mut price) = (Vec::new(), 0_u64, 0.0);
-    let near = f64::from(first.distance) * NEAR;
-    for (position, &(_, index)) in order.iter().enumerate().skip(1) {
-        let weight = &weights[index];
-        if weight.size_bytes >= first.size_bytes || f64::from(weight.distance) < near {
+    let near = f64::from(replaced.distance) * NEAR;
+    for (position, _, weight) in ranking.iter_from(first + 1) {
+        if weight.size_bytes >= replaced.size_bytes || f64::from(weight.distance) < near {
             continue;
         }
         smaller.push(position);
@@ -218,21 +275,6 @@ fn smaller_ones(
         }
     }
     None
-}
-
-/// Moves the item at `order[n]` to `n`.
-fn reorder<T>(items: &mut [T], mut order: Vec<usize>) {
-    for start in 0..order.len() {
-        let mut to = start;
-        loop {
-            let from = std::mem::replace(&mut order[to], to);
-            if from == start {
-                break;
-            }
-            items.swap(to, from);
-            to = from;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -320,10 +362,8 @@ mod tests {
                 back_ns: cost.ns(size_bytes),
             }
         };
-        let mut order: Vec<usize> = (0..candidates.len()).collect();
-        let count = choose(&mut order, weigh, needed_mib << 20, coming_mib << 20);
-        order.truncate(count);
-        order
+        let all: Vec<usize> = (0..candidates.len()).collect();
+        choose(&all, weigh, needed_mib << 20, coming_mib << 20)
     }
 
     #[test]
@@ -374,9 +414,7 @@ mod tests {
             distance,
             back_ns,
         };
-        let mut candidates = [(1000, 10_000), (500, 100)];
-        assert_eq!(choose(&mut candidates, weigh, 8, 0), 1);
-        assert_eq!(candidates[0], (500, 100));
+        assert_eq!(choose(&[(1000, 10_000), (500, 100)], weigh, 8, 0), [1]);
     }
 
     #[test]
@@ -393,9 +431,7 @@ mod tests {
             distance: 900,
             back_ns: 869_200,
         };
-        let mut candidates = [tiny, large];
-        assert_eq!(choose(&mut candidates, |weight| *weight, 4 << 20, 0), 1);
-        assert_eq!(candidates[0], large);
+        assert_eq!(choose(&[tiny, large], |weight| *weight, 4 << 20, 0), [1]);
     }
 
     #[test]
@@ -406,36 +442,54 @@ mod tests {
             let bits = random.u32(0..=64);
             let mut any = || random.u64(..).checked_shr(64 - bits).unwrap_or(0);
             let needed_bytes = any();
-            let mut weights: Vec<(usize, Weight)> = (0..round % 40)
-                .map(|index| {
-                    let weight = Weight {
-                        size_bytes: any(),
-                        is_clean: any() & 1 == 0,
-                        distance: any() as u32,
-                        back_ns: any(),
-                    };
-                    (index, weight)
+            let weights: Vec<Weight> = (0..round % 100)
+                .map(|_| Weight {
+                    size_bytes: any(),
+                    is_clean: any() & 1 == 0,
+                    distance: any() as u32,
+                    back_ns: any(),
                 })
                 .collect();
-            let before = weights.clone();
-            let count = choose(&mut weights, |(_, weight)| *weight, needed_bytes, 0);
-            let sum = |part: &[(usize, Weight)]| {
-                let sizes = part.iter().map(|(_, weight)| u128::from(weight.size_bytes));
-                sizes.sum::<u128>()
+            let chosen = choose(&weights, |weight| *weight, needed_bytes, 0);
+            let sum = |part: &[usize]| {
+                let sizes = part.iter().map(|&index| weights[index].size_bytes);
+                sizes.map(u128::from).sum::<u128>()
             };
             let needed = u128::from(needed_bytes);
-            let enough = sum(&weights[..count]) >= needed;
+            let enough = sum(&chosen) >= needed;
             assert!(
-                enough || count == weights.len(),
+                enough || chosen.len() == weights.len(),
                 "seed {seed}, round {round}"
             );
-            let one_less = sum(&weights[..count.saturating_sub(1)]);
+            let one_less = sum(&chosen[..chosen.len().saturating_sub(1)]);
             assert!(
-                count == 0 || one_less < needed,
+                chosen.is_empty() || one_less < needed,
                 "seed {seed}, round {round}"
             );
-            weights.sort_by_key(|(index, _)| *index);
-            assert_eq!(weights, before, "seed {seed}, round {round}");
+            let distinct: std::collections::BTreeSet<usize> = chosen.iter().copied().collect();
+            assert_eq!(distinct.len(), chosen.len(), "seed {seed}, round {round}");
+        }
+    }
+
+    #[test]
+    fn a_ranking_gives_what_a_sorted_list_gives() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for len in 0..200 {
+            let weights: Vec<Weight> = (0..len)
+                .map(|_| Weight {
+                    // Few sizes, so that many are equal.
+                    size_bytes: random.u64(0..8) << 20,
+                    is_clean: random.bool(),
+                    distance: random.u32(1..5),
+                    back_ns: 1000,
+                })
+                .collect();
+            let mut sorted: Vec<usize> = (0..len).collect();
+            sorted.sort_by(|&a, &b| weights[b].worth().total_cmp(&weights[a].worth()));
+            let mut ranking = Ranking::new(&weights);
+            let asked = random.usize(0..=len);
+            assert_eq!(ranking.iter_from(0).take(asked).count(), asked);
+            assert_eq!(ranking.first(asked), sorted[..asked]);
         }
     }
 

@@ -169,7 +169,7 @@ impl Device<'_> {
     fn make_room(&mut self, now: usize, needed_bytes: u64) {
         let unpinned = |id: &usize| self.storages[*id].pinned_by != now + 1;
         let mut candidates: Vec<usize> = self.residents.iter().copied().filter(unpinned).collect();
-        let count = match self.order {
+        let victims: Vec<usize> = match self.order {
             Order::Oracle => {
                 candidates.sort_by_key(|&id| (NEVER - self.storages[id].next, id));
                 let mut left_bytes = needed_bytes;
@@ -177,15 +177,17 @@ impl Device<'_> {
                     left_bytes = left_bytes.saturating_sub(self.storages[id].size_bytes);
                     left_bytes == 0
                 });
-                enough.map_or(candidates.len(), |last| last + 1)
+                candidates.truncate(enough.map_or(candidates.len(), |last| last + 1));
+                candidates
             }
             Order::Choice { batch } => {
                 let known = batch - 1 - now % batch;
                 let weigh = |id: &usize| self.weight(*id, now, known);
-                choose(&mut candidates, weigh, needed_bytes, 0)
+                let chosen = choose(&candidates, weigh, needed_bytes, 0);
+                chosen.into_iter().map(|index| candidates[index]).collect()
             }
         };
-        for &id in &candidates[..count] {
+        for id in victims {
             self.evict(id);
         }
     }

@@ -70,7 +70,7 @@ fn coldest(state: &State, outlook: &Outlook) -> Vec<Candidate> {
     let now = state.memory.slots.now();
     let distance = |block: &Candidate| {
         let next = outlook.next_use(&block.storage);
-        block.distance(now, next, outlook.known)
+        block.predicted_distance(now, next, outlook.known)
     };
     let mut blocks = state.memory.only_in_heap();
     blocks.retain(|block| !state.cleanings.holds(&block.storage));

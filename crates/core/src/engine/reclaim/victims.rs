@@ -52,7 +52,7 @@ pub(super) fn victims(
     let has_room = |storage: &Storage| tier.is_some() && storage.len_bytes() <= most_bytes;
     for candidate in &mut candidates {
         let tier = tier.filter(|_| has_room(&candidate.storage));
-        candidate.recompute_ns = cheaper_ns(state, candidate, tier, &outlook);
+        predict(state, candidate, tier, &outlook);
     }
     candidates.retain(|candidate| {
         let is_dropped = candidate.is_clean || candidate.recompute_ns.is_some();
@@ -95,6 +95,14 @@ fn choose_owed(
     Vec::new()
 }
 
+/// Sets when a candidate is used again, and what it costs to compute it again.
+fn predict(state: &State, candidate: &mut Candidate, tier: Option<Tier>, outlook: &Outlook) {
+    let next = outlook.next_use(&candidate.storage);
+    let now = state.memory.slots.now();
+    candidate.distance = candidate.predicted_distance(now, next, outlook.known);
+    candidate.recompute_ns = cheaper_ns(state, candidate, tier, outlook);
+}
+
 /// The cost of computing a storage again, in nanoseconds, if it is cheaper than to write its bytes
 /// to the tier and to restore them. Without a tier, if it is possible.
 ///
@@ -114,8 +122,7 @@ fn cheaper_ns(
     if state.steps.is_repeated(storage) {
         return None;
     }
-    let next = distance(state, candidate, outlook);
-    let kept_bytes = plan.kept_bytes(next, |leaf| outlook.freed_by(leaf));
+    let kept_bytes = plan.kept_bytes(candidate.distance, |leaf| outlook.freed_by(leaf));
     let size_bytes = storage.size_bytes() as f64;
     if kept_bytes >= size_bytes && tier.is_some() {
         return None;
@@ -143,7 +150,7 @@ fn evict_ns(state: &State, candidate: &Candidate, tier: Tier) -> u64 {
 /// The best of the candidates, so that `wanted_bytes` become free.
 fn choose_best(
     state: &State,
-    mut candidates: Vec<Candidate>,
+    candidates: Vec<Candidate>,
     wanted_bytes: u64,
     tier: Option<Tier>,
     outlook: &Outlook,
@@ -156,24 +163,17 @@ fn choose_best(
     let weigh = |candidate: &Candidate| {
         let written = tier.filter(|_| !candidate.is_clean);
         let from = candidate.far.or(written).unwrap_or(Tier::Host);
-        let distance = distance(state, candidate, outlook);
         Weight {
             size_bytes: candidate.storage.size_bytes(),
             is_clean: candidate.is_clean,
             // Room is worth nothing once no command lacks any.
-            distance: distance.min(lacks_until.saturating_add(1)),
+            distance: candidate.distance.min(lacks_until.saturating_add(1)),
             back_ns: (candidate.recompute_ns).unwrap_or_else(|| evict_ns(state, candidate, from)),
         }
     };
-    let chosen = choose(&mut candidates, weigh, wanted_bytes, coming_bytes);
-    candidates.truncate(chosen);
-    candidates
-}
-
-/// The commands until the next use of a candidate.
-fn distance(state: &State, candidate: &Candidate, outlook: &Outlook) -> u32 {
-    let next = outlook.next_use(&candidate.storage);
-    candidate.distance(state.memory.slots.now(), next, outlook.known)
+    let chosen = choose(&candidates, weigh, wanted_bytes, coming_bytes);
+    let chosen = chosen.into_iter().map(|index| candidates[index].clone());
+    chosen.collect()
 }
 
 /// The storages to copy out now, because they will be evicted while the queue runs. They leave
@@ -206,7 +206,7 @@ pub(super) fn victims_ahead(
         }
     }
     for candidate in &mut candidates {
-        candidate.recompute_ns = cheaper_ns(state, candidate, Some(tier), outlook);
+        predict(state, candidate, Some(tier), outlook);
     }
     let mut chosen = choose_best(state, candidates, missing_bytes, Some(tier), outlook);
     chosen.retain(|candidate| {

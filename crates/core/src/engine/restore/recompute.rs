@@ -35,7 +35,7 @@ pub(super) fn launches_of(
 #[derive(Debug, Default)]
 pub(crate) struct RecomputePlan {
     /// The storages that must stay as they are.
-    leaves: Vec<Arc<Storage>>,
+    leaves: SmallVec<[Arc<Storage>; 4]>,
     /// The predicted cost, with that of inputs that are not on the device.
     ns: f64,
     /// The memory that its largest launch needs.
@@ -182,7 +182,7 @@ impl State {
             return false;
         }
         let id = self.rematerializers.enter(Way::Lineage(made));
-        (self.memory).rematerialize_by(storage, id, plan.leaves, true);
+        (self.memory).rematerialize_by(storage, id, plan.leaves.into_vec(), true);
         true
     }
 }

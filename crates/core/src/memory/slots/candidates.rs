@@ -12,7 +12,7 @@ use super::super::victims::{Clock, Uses};
 use super::Slots;
 
 /// A storage that may be evicted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) storage: Arc<Storage>,
     pub(crate) place: Place,
@@ -22,13 +22,15 @@ pub(crate) struct Candidate {
     pub(crate) recompute_ns: Option<u64>,
     /// The tier that will restore it, if it is clean with bytes: not the host's memory.
     pub(crate) far: Option<Tier>,
+    /// The commands until its next use. The engine sets this.
+    pub(crate) distance: u32,
     uses: Uses,
 }
 
 impl Candidate {
     /// The commands until its next use, known or predicted. `next` is the known one, among so many
     /// `known` commands.
-    pub(crate) fn distance(&self, now: Clock, next: Option<u32>, known: u32) -> u32 {
+    pub(crate) fn predicted_distance(&self, now: Clock, next: Option<u32>, known: u32) -> u32 {
         match self.storage.advice() {
             Advice::Normal => self.uses.distance_knowing(now, next, known),
             Advice::Soon => 1,
@@ -41,9 +43,10 @@ impl Slots {
     /// The storages that can be evicted now: in a slab, with a value, not pinned, and not in
     /// `needed`.
     pub(crate) fn candidates(&self, needed: &FxHashSet<usize>) -> Vec<Candidate> {
+        let mut candidates = Vec::with_capacity(self.table.len());
         let slots = (0..self.table.len()).filter(|index| !needed.contains(index));
-        let candidates = slots.filter_map(|index| self.candidate_in(index as u32));
-        candidates.collect()
+        candidates.extend(slots.filter_map(|index| self.candidate_in(index as u32)));
+        candidates
     }
 
     /// The evicted storages whose bytes are in the heap of the host's memory, and nowhere else.
@@ -62,6 +65,7 @@ impl Slots {
                 is_clean: false,
                 recompute_ns: None,
                 far: None,
+                distance: 0,
                 uses: slot.uses,
             })
         });
@@ -86,6 +90,7 @@ impl Slots {
             is_clean: copies.is_some_and(|copies| self.is_clean(copies)),
             recompute_ns: None,
             far: far.map(Copies::tier),
+            distance: 0,
             uses: slot.uses,
         })
     }
