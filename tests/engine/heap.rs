@@ -533,6 +533,44 @@ fn blocks_go_on_to_the_disk_before_their_room_is_needed_beside_one_that_is_too_l
 }
 
 #[test]
+fn what_nobody_uses_makes_way_in_the_heap_however_large_it_is() {
+    let budget = Budget {
+        staging_bytes: Some(MIB),
+        ..beside_a_disk(7 * MIB)
+    };
+    let (gpu, sim) = open(budget, options());
+    // No read-back buffer is as large, so none of these goes on ahead of need.
+    let large = 16 * LEN;
+    let unused: Vec<Tensor> = (0..3)
+        .map(|_| gpu.full(&[large], 7, DType::F32).unwrap())
+        .collect();
+    gpu.flush().unwrap();
+    for tensor in &unused {
+        tensor.evict().unwrap();
+        assert_eq!(tensor.residency(), Residency::Host);
+    }
+    // These are read in a cycle. The device and the heap have room for them, but not for all.
+    let used: Vec<Tensor> = (0..8)
+        .map(|_| gpu.full(&[large], 1, DType::F32).unwrap())
+        .collect();
+    for _ in 0..6 {
+        for tensor in &used {
+            tensor.mul(2).unwrap().force().unwrap();
+        }
+    }
+    let stats = gpu.memory().stats();
+    assert!(stats.spilled_bytes.now >= MIB, "{stats}");
+    for tensor in &used {
+        assert_ne!(tensor.residency(), Residency::Disk, "{stats}");
+    }
+    for tensor in unused {
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), vec![7.0; large]);
+    }
+    drop(used);
+    ended(gpu, &sim);
+}
+
+#[test]
 fn what_is_in_two_places_makes_way_on_the_disk_for_what_the_heap_cannot_take() {
     let budget = Budget {
         staging_bytes: Some(2 * MIB),

@@ -107,6 +107,33 @@ fn a_fragmented_heap_takes_a_large_tensor() {
 }
 
 #[test]
+fn a_lower_limit_moves_blocks_together_before_any_has_to_leave() {
+    for lag_submissions in [0, u32::MAX] {
+        let device = SimOptions {
+            lag_submissions,
+            ..options()
+        };
+        let (gpu, sim) = open(device, false);
+        let small = fragmented(&gpu);
+        // As many bytes as the tensors have, which nothing below the heap would take.
+        let budget = Budget {
+            host_bytes: Some(SLABS_BYTES / 2),
+            ..gpu.memory().budget()
+        };
+        gpu.memory().set_budget(budget).unwrap();
+        let stats = gpu.memory().stats();
+        assert!(stats.host_bytes.now <= SLABS_BYTES / 2, "{stats}");
+        assert!(stats.host_moved_bytes > 0, "{stats}");
+        for (tensor, _) in &small {
+            assert_eq!(tensor.residency(), Residency::Host, "{stats}");
+        }
+        check_all(&small);
+        drop(small);
+        ended(gpu, &sim);
+    }
+}
+
+#[test]
 fn a_heap_is_not_compacted_in_vain_nor_where_nothing_may_move() {
     let (gpu, sim) = open(options(), false);
     let small = fragmented(&gpu);

@@ -18,15 +18,18 @@
 //! one thread reclaim at a time. The engine's lock is released while a step waits. Only the last
 //! step and a drain to a lower limit evict operands of the command at the head of the queue.
 //!
-//! `limits_in_force` has the limit that counts, `shrink` follows one that fell, `reserve` makes
-//! slabs before they are needed, and `ahead` evicts before room is short. `apart` moves storages
-//! that the app reads and writes in one call into different slabs.
+//! `limits_in_force` has the limit that counts, `shrink` and `drain_host` follow one that fell,
+//! `reserve` makes slabs before they are needed, and `ahead` keeps the copies that began before
+//! room was short. `apart` moves storages that the app reads and writes in one call into different
+//! slabs.
 
 mod ahead;
 pub(super) mod apart;
 pub(super) mod callbacks;
+mod coldest;
 pub(super) mod compact;
 mod demote;
+mod drain_host;
 mod evict;
 mod evict_in_place;
 pub(super) mod evict_one;
@@ -384,16 +387,7 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
             Err(error) => return Ok(Some(Err(refuse::never_fits(storage, &error)))),
         };
         match compact::carry_out(pass, Heap::Device, &steps).await? {
-            Outcome::Done => {
-                let mut state = pass.lock();
-                for fit in [HoleChoice::Best, HoleChoice::Anywhere] {
-                    if state.memory.slabs.has_room(size_bytes, fit) {
-                        state.head.fit = fit;
-                        return Ok(Some(Ok(())));
-                    }
-                }
-                state.head.fit = HoleChoice::Best;
-            }
+            Outcome::Done => {}
             // The driver has less memory than the budget allows. Tries the smallest slab that will
             // do, then the slabs that exist.
             Outcome::NoSlab => {
@@ -402,9 +396,17 @@ async fn grow(pass: &Pass, storage: &Arc<Storage>, ceiling: Ceiling) -> Result<O
                 }
                 limit_bytes = pass.lock().memory.slabs.reserved_bytes();
             }
-            Outcome::Interrupted => {}
+            Outcome::Interrupted => continue,
             Outcome::Refused(error) => return Ok(Some(Err(error))),
         }
+        let mut state = pass.lock();
+        for fit in [HoleChoice::Best, HoleChoice::Anywhere] {
+            if state.memory.slabs.has_room(size_bytes, fit) {
+                state.head.fit = fit;
+                return Ok(Some(Ok(())));
+            }
+        }
+        state.head.fit = HoleChoice::Best;
     }
     Ok(None)
 }
@@ -548,7 +550,7 @@ async fn drain_to(pass: &Pass, target_bytes: Option<u64>) -> Result<()> {
             let steps = {
                 let mut state = pass.lock();
                 state.free_dead();
-                state.memory.plan_shrink(target_bytes)
+                state.memory.plan_shrink(Heap::Device, target_bytes)
             };
             if !steps.is_empty() {
                 compact::carry_out(pass, Heap::Device, &steps).await?;

@@ -88,6 +88,8 @@ pub(super) struct State {
     pub(super) groups: BindGroups,
     /// The ops of the next submission.
     pub(super) batch: Batch,
+    /// The highest priority of a batch that the driver is being given.
+    pub(super) in_submission: Option<i8>,
     /// Moves and clears of refused batches that go before that.
     pub(super) refused_changes: RefusedChanges,
     pub(super) pace: Pace,
@@ -141,6 +143,7 @@ impl State {
             costs,
             pipelines: Pipelines::default(),
             batch: Batch::default(),
+            in_submission: None,
             refused_changes: RefusedChanges::default(),
             pace: Pace::default(),
             staging_loss: StagingLoss::default(),

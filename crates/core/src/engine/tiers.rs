@@ -7,7 +7,6 @@ pub(super) mod supply;
 
 use std::sync::Arc;
 
-use super::heap;
 use super::pass::Pass;
 use super::state::cleaning::Cleaning;
 use super::state::destination::Destination;
@@ -163,45 +162,16 @@ pub(super) fn shed_host_copies(pass: &Pass, wanted_bytes: u64) -> Result<u64> {
     Ok(shed_bytes)
 }
 
-/// Brings the host's share below its limit, as far as the stores and the disk have room. The caller
-/// has the execution lock.
-pub(super) async fn drain_host(pass: &Pass) -> Result<()> {
-    if pass.host.excess_bytes() > 0 {
-        // Copies in progress have reserved their bytes already.
-        let given_up = pass.lock().cleanings.take_all();
-        drop(given_up);
-        pass.give_up_all_reads();
-    }
-    while pass.host.excess_bytes() > 0 {
-        let shed_bytes = shed_host_copies(pass, pass.host.excess_bytes())?;
-        if pass.caps().host_heap {
-            // A slab of the heap goes once the device has finished with it.
-            pass.submit()?;
-            pass.wait_idle().await?;
-            heap::release_empty(pass);
-        }
-        if shed_bytes == 0 {
-            break;
-        }
-    }
-    let mut on_host = match pass.host.excess_bytes() {
-        0 => Vec::new(),
-        _ => pass.lock().memory.on_host(),
-    };
-    while pass.host.excess_bytes() > 0 {
-        let Some(storage) = on_host.pop() else { break };
-        for tier in below_host(pass) {
-            // A storage that finds no room stays on the host.
-            if is_ready(pass, tier) && send_on(pass, &storage, tier).await.is_ok() {
-                break;
-            }
+/// Moves a storage from the host's memory to the first tier below that takes it. `false` if none
+/// does.
+pub(super) async fn send_below(pass: &Pass, storage: &Arc<Storage>) -> Result<bool> {
+    for tier in below_host(pass).filter(|tier| is_ready(pass, *tier)) {
+        if send_on(pass, storage, tier).await.is_ok() {
+            return Ok(true);
         }
         pass.check_lost()?;
-        if pass.caps().host_heap {
-            heap::release_empty(pass);
-        }
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Moves a storage from the host's memory to another tier.

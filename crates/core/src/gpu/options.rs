@@ -76,8 +76,8 @@ pub struct Options {
     pub never_move: bool,
     /// Keep buffers that are evicted to the host's memory where the device can address them: a heap
     /// of slabs there. Then evictions and restores are copies in the queue, and nobody waits for
-    /// them. But the bytes in that heap are lost with the device. With `Some(false)` they outlive
-    /// it, and each eviction waits until its bytes have arrived.
+    /// them while that heap has room. But the bytes in it are lost with the device. With
+    /// `Some(false)` they outlive it, and each eviction waits until its bytes have arrived.
     ///
     /// `None`: on where the device has memory of its own and wgpu's feature
     /// `MAPPABLE_PRIMARY_BUFFERS`.

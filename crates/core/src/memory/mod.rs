@@ -328,8 +328,9 @@ impl Memory {
     }
 
     /// Moves and releases of slabs that shrink the reserved bytes towards `target_bytes`.
-    pub(crate) fn plan_shrink(&mut self, target_bytes: u64) -> Vec<Step> {
-        self.slabs.plan_shrink(&self.slots, target_bytes)
+    pub(crate) fn plan_shrink(&mut self, heap: Heap, target_bytes: u64) -> Vec<Step> {
+        let (slabs, slots) = self.slabs_and_slots(heap);
+        slabs.plan_shrink(slots, target_bytes)
     }
 
     /// Adds a share: see [`Shares::add`].

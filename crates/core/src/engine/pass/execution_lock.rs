@@ -218,6 +218,9 @@ impl Work {
     /// Polls the work, unless another thread is polling it; that thread then wakes `by`. Returns
     /// whether the work has ended.
     fn poll_to_end(&self, lock: &ExecutionLock, by: &Waker) -> bool {
+        // It unlocks after `slot` is let go of, even if the work panics: whoever that wakes finds
+        // the slot free.
+        let mut ends = Ends(None);
         let tried = self.future.try_lock().or_else(|| {
             self.missed_wakers().add(by);
             // The other thread may have read `missed_wakers` just before this entry.
@@ -226,7 +229,6 @@ impl Work {
         let Some(mut slot) = tried else {
             return false;
         };
-        let mut ends = Ends(None);
         let Some(mut future) = slot.take() else {
             return true;
         };

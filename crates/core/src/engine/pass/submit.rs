@@ -19,6 +19,7 @@ impl Pass {
             let mut state = self.lock();
             state.handle_changes();
             let batch = std::mem::take(&mut state.batch);
+            state.in_submission = (!batch.is_empty()).then(|| batch.highest_priority());
             (batch, state.refused_changes.are_left())
         };
         let result = match batch.is_empty() {
@@ -34,6 +35,7 @@ impl Pass {
         self.drop_stale_copies();
         let mut state = self.lock();
         state.batch = batch;
+        state.in_submission = None;
         for buffer in state.memory.slots.take_forgotten_imports() {
             state.groups.forget_buffer(buffer);
             self.driver.destroy_buffer(buffer, 0);

@@ -278,6 +278,19 @@ pub(crate) async fn compact_heap(pass: &Pass, size_bytes: u64, limit_bytes: u64)
     Ok(())
 }
 
+/// Moves blocks of the heap in the host's memory together, so that its slabs take `less_bytes` less
+/// once the empty ones are released. Gets as near to that as moves can.
+pub(crate) async fn shrink_heap(pass: &Pass, less_bytes: u64) -> Result<()> {
+    let steps = {
+        let mut state = pass.lock();
+        state.free_dead();
+        let reserved_bytes = state.memory.slabs_of(Heap::Host).reserved_bytes();
+        let target_bytes = reserved_bytes.saturating_sub(less_bytes);
+        (state.memory).plan_shrink(Heap::Host, target_bytes)
+    };
+    carry_out(pass, Heap::Host, &steps).await.map(drop)
+}
+
 /// Carries out steps until the moves come to `left_bytes`, which become less by them. Returns the
 /// number of steps, at least one.
 fn record_moves(state: &mut State, heap: Heap, steps: &[Step], left_bytes: &mut u64) -> usize {

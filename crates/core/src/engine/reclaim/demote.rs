@@ -8,13 +8,11 @@
 //! that are used last are copied on. Nobody waits for that. Once their bytes have arrived, they are
 //! also elsewhere, and give their room whenever the heap needs it.
 
-use std::cmp::Reverse;
-
+use super::coldest::coldest;
 use super::evict;
 use super::outlook::Outlook;
 use crate::engine::heap;
 use crate::engine::pass::Pass;
-use crate::engine::state::State;
 use crate::engine::tiers;
 use crate::error::Result;
 use crate::memory::Candidate;
@@ -63,19 +61,6 @@ pub(super) async fn demote_ahead(
     }
     // The device begins to copy, so that nobody waits for the bytes later.
     pass.submit()
-}
-
-/// The blocks of the heap whose bytes are nowhere else, the one that is used last first.
-fn coldest(state: &State, outlook: &Outlook) -> Vec<Candidate> {
-    let now = state.memory.slots.now();
-    let distance = |block: &Candidate| {
-        let next = outlook.next_use(&block.storage);
-        block.predicted_distance(now, next, outlook.known)
-    };
-    let mut blocks = state.memory.only_in_heap();
-    blocks.retain(|block| !state.cleanings.holds(&block.storage));
-    blocks.sort_by_cached_key(|block| Reverse(distance(block)));
-    blocks
 }
 
 /// Records the copy of a block, and leaves it under way. `false` if it would have to wait, as what

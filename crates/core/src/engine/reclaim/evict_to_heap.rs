@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::compact;
+use super::{coldest, compact};
 use crate::driver::{BoxFuture, Op};
 use crate::engine::heap::{create_slab, slabs_limit_bytes, unslabbed_bytes};
 use crate::engine::pass::Pass;
@@ -19,7 +19,7 @@ use crate::engine::state::changes::BlockOp;
 use crate::engine::state::cleaning::Cleaning;
 use crate::engine::tiers::{self, arrivals};
 use crate::error::Result;
-use crate::memory::{Candidate, Copies, Heap, HeapBlock, HoleChoice, HostCopy, Place, Storage};
+use crate::memory::{Candidate, Copies, Heap, HeapBlock, HoleChoice, HostCopy, Place};
 
 /// The outcome of a move.
 pub(super) enum Moved {
@@ -43,7 +43,7 @@ pub(super) fn evict_to_heap<'a>(
         }
         let storage = &victim.storage;
         let writes = pass.lock().memory.slots.writes_to(storage);
-        let taken = block_for(pass, storage).await?;
+        let taken = block_for(pass, victim).await?;
         let is_same = |state: &State| {
             let now = state.memory.slots.candidate(storage);
             now.is_some_and(|now| now.place == victim.place)
@@ -103,14 +103,15 @@ fn copy_part(state: &mut State, from: Place, to: Place, part: Range<u64>) {
     }
 }
 
-/// A block of the heap for a storage, and its place. If need be, it drops what is outdated,
+/// A block of the heap for a victim, and its place. If need be, it drops what is outdated,
 /// then creates a slab, then takes any hole, then drops blocks whose bytes are also elsewhere,
 /// or will soon be, and moves blocks together. `None` if there is no room.
 ///
 /// What is dropped costs no copy now, and perhaps none later, so it goes before any move. A move
 /// costs a copy and no wait, so it goes before the waits: for a block that is on its way to the
-/// disk, and, at last, for slabs that a larger one replaces.
-async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, Place)>> {
+/// disk, for slabs that a larger one replaces, and, at last, for a block that is used later.
+async fn block_for(pass: &Pass, victim: &Candidate) -> Result<Option<(HeapBlock, Place)>> {
+    let storage = &victim.storage;
     let size_bytes = storage.size_bytes();
     if slabs_limit_bytes(pass) < size_bytes {
         return Ok(None);
@@ -152,5 +153,13 @@ async fn block_for(pass: &Pass, storage: &Storage) -> Result<Option<(HeapBlock, 
     let most_bytes =
         (pass.lock().memory.heap.as_ref()).map_or(0, |heap| heap.most_bytes(unslabbed_bytes(pass)));
     compact::compact_heap(pass, size_bytes, most_bytes).await?;
+    if let Some(taken) = take(HoleChoice::Anywhere) {
+        return Ok(Some(taken));
+    }
+    let has_room_beside = pass.host.missing_bytes(size_bytes) == 0;
+    if has_room_beside || !coldest::send_colder_on(pass, victim).await? {
+        return Ok(None);
+    }
+    compact::compact_heap(pass, size_bytes, 0).await?;
     Ok(take(HoleChoice::Anywhere))
 }

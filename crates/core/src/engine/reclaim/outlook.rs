@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::kernel::Role;
 use crate::engine::queue::handles::Sharing;
 use crate::engine::state::State;
-use crate::memory::Storage;
+use crate::memory::{Candidate, Storage};
 
 /// A step frees at once what the commands of the queue will lack: it examines all storages, and may
 /// submit and wait. It frees at most 1/16 of the limit: the choice of victims is worse if more
@@ -130,6 +130,12 @@ impl Outlook {
     pub(super) fn next_use(&self, storage: &Arc<Storage>) -> Option<u32> {
         let span = self.spans.get(&storage.address())?;
         Some(span.first)
+    }
+
+    /// The commands until the next use of a storage, known or predicted.
+    pub(super) fn distance(&self, state: &State, candidate: &Candidate) -> u32 {
+        let next = self.next_use(&candidate.storage);
+        candidate.predicted_distance(state.memory.slots.now(), next, self.known)
     }
 
     /// The number of the last command that uses a storage, if the queue frees it then.

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use crate::driver::BoxFuture;
 use crate::engine::pass::Pass;
 use crate::engine::reclaim;
+use crate::engine::reclaim::drain_host::drain_host;
 use crate::engine::reclaim::limits_in_force;
 use crate::engine::shares::limits::{drain_to_ceilings, hold_drain};
-use crate::engine::tiers;
 use crate::error::Result;
 
 /// A drain of the slabs to a lowered limit. Until it is dropped, staging may exceed the limit, and
@@ -69,7 +69,7 @@ pub(crate) fn shrink(pass: &Pass) -> BoxFuture<'_, Result<u64>> {
             // The rest above the limit is staging.
             reclaim::make_way_for_staging(pass, 0, &mut reclaim::StagingTries::default()).await?;
         }
-        tiers::drain_host(pass).await?;
+        drain_host(pass).await?;
         // Pinned storages may be unpinned later.
         limits_in_force::note_excess(pass, &pass.lock_budget());
         Ok(limits_in_force::excess_bytes(pass))

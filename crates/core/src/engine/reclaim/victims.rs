@@ -97,9 +97,7 @@ fn choose_owed(
 
 /// Sets when a candidate is used again, and what it costs to compute it again.
 fn predict(state: &State, candidate: &mut Candidate, tier: Option<Tier>, outlook: &Outlook) {
-    let next = outlook.next_use(&candidate.storage);
-    let now = state.memory.slots.now();
-    candidate.distance = candidate.predicted_distance(now, next, outlook.known);
+    candidate.distance = outlook.distance(state, candidate);
     candidate.recompute_ns = cheaper_ns(state, candidate, tier, outlook);
 }
 

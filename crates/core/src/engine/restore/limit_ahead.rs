@@ -22,13 +22,13 @@ pub(crate) async fn prepare(
 ) -> Finally<impl FnMut()> {
     let beyond = {
         let state = &mut *engine.lock();
-        state.lineages.limit_ahead_bytes = Some(limit_bytes);
+        state.lineages.expect_limit(limit_bytes);
         match state.rematerializers.has_lineages() {
             true => state.dropped_beyond(limit_bytes, share),
             false => Vec::new(),
         }
     };
-    let guard = Finally(|| engine.lock().lineages.limit_ahead_bytes = None);
+    let guard = Finally(move || engine.lock().lineages.forget_limit(limit_bytes));
     if !beyond.is_empty() {
         let work = move |pass: Pass| async move {
             for storage in beyond {

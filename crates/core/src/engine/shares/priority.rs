@@ -43,8 +43,10 @@ impl State {
     /// priorities.
     pub(crate) fn is_none_left(&self, least: i8) -> bool {
         let mut left = self.queue.commands().chain(self.left_behind.iter());
+        let batch = (!self.batch.is_empty()).then(|| self.batch.highest_priority());
+        let mut batches = batch.into_iter().chain(self.in_submission);
         self.has_priorities
-            && (self.batch.is_empty() || self.batch.highest_priority() < least)
+            && batches.all(|highest| highest < least)
             && left.all(|cmd| is_lower(cmd, least))
     }
 

@@ -26,7 +26,8 @@ const MOST_DEPTH: u8 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Lineages {
     by_slot: Vec<Option<Made>>,
-    pub(crate) limit_ahead_bytes: Option<u64>,
+    /// The limits that calls under way will set.
+    limits_ahead_bytes: Vec<u64>,
 }
 
 /// How a value was made.
@@ -171,9 +172,23 @@ impl Lineages {
         made.filter(|made| made.write == write)
     }
 
-    /// The limit that the budget, or a share's ceiling, will have soon.
+    /// The least limit that the budget, or a share's ceiling, will have soon.
     pub(crate) fn limit_ahead_bytes(&self) -> u64 {
-        self.limit_ahead_bytes.unwrap_or(u64::MAX)
+        let limits = self.limits_ahead_bytes.iter();
+        limits.copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// A call will set this limit soon.
+    pub(crate) fn expect_limit(&mut self, limit_bytes: u64) {
+        self.limits_ahead_bytes.push(limit_bytes);
+    }
+
+    /// The call has set the limit, or has ended without.
+    pub(crate) fn forget_limit(&mut self, limit_bytes: u64) {
+        let limits = &mut self.limits_ahead_bytes;
+        if let Some(at) = limits.iter().position(|limit| *limit == limit_bytes) {
+            limits.swap_remove(at);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
