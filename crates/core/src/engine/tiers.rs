@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::pass::Pass;
 use super::state::cleaning::Cleaning;
 use super::state::destination::Destination;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, SpillFailure, StoreFailure};
 use crate::memory::{Copies, HostCharge, HostUse, Storage, Tier};
 use supply::Supply;
 
@@ -52,7 +52,7 @@ pub(super) fn spare_destination(pass: &Pass, storage: &Storage, tier: Tier) -> R
 /// parts, if the bytes have room only instead of them.
 pub(super) fn destination(pass: &Pass, storage: &Storage, tier: Tier) -> Result<Destination> {
     let mut made = destination_beside(pass, storage, tier);
-    if made.is_err() && give_up_demoted(pass, tier, storage.len_bytes()) {
+    if made.as_ref().is_err_and(is_full) && give_up_demoted(pass, tier, storage.len_bytes()) {
         made = destination_beside(pass, storage, tier);
     }
     if made.is_ok() {
@@ -193,6 +193,17 @@ async fn send_on(pass: &Pass, storage: &Arc<Storage>, tier: Tier) -> Result<()> 
     // The last holder frees the bytes.
     drop(copies);
     Ok(())
+}
+
+/// Whether a tier refuses bytes for lack of room.
+fn is_full(error: &Error) -> bool {
+    match error {
+        Error::Store(error) => error.failure == StoreFailure::Full,
+        Error::Spill(error) => {
+            matches!(error.failure, SpillFailure::QuotaFull | SpillFailure::DiskFull)
+        }
+        _ => false,
+    }
 }
 
 fn no_room_on_host() -> Error {
