@@ -5,24 +5,28 @@
 
 //# sum
 const EMPTY: A = A(0);
+const IN_BLOCKS = true;
 fn fold(a: A, b: A) -> A {
   return a + b;
 }
 
 //# product
 const EMPTY: A = A(1);
+const IN_BLOCKS = false;
 fn fold(a: A, b: A) -> A {
   return a * b;
 }
 
 //# max
 const EMPTY: A = LOWEST;
+const IN_BLOCKS = false;
 fn fold(a: A, b: A) -> A {
   return max(a, b);
 }
 
 //# min
 const EMPTY: A = HIGHEST;
+const IN_BLOCKS = false;
 fn fold(a: A, b: A) -> A {
   return min(a, b);
 }
@@ -77,12 +81,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
   let outer = row / p.second;
   var from_x = row_start(row) + from_k * p.inner_strides.x;
   var to_y = (outer * p.length + from_k) * p.second + (row - outer * p.second);
-  // Blocks of a row have their own totals, so that the rounding error does not grow with its
-  // length.
-  var total = before(row, part);
-  var block = EMPTY;
+  // Blocks of a row have their own sums, so that the rounding error does not grow with its length.
+  // Products have none: that of a block may overflow where those of the row do not.
+  var total = EMPTY;
+  var block = before(row, part);
   for (var k = 0u; k < count; k += 1u) {
-    if ((k & 63u) == 0u) {
+    if (IN_BLOCKS && (k & 63u) == 0u) {
       total = fold(total, block);
       block = EMPTY;
     }

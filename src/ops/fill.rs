@@ -132,16 +132,18 @@ pub(crate) fn arange(
         })
         .located();
     }
+    // Elements of 16 bits are computed in f32, and rounded once.
+    let computed = if dtype.is_float() { DType::F32 } else { dtype };
     // A step may be negative and wider than the elements of any type, because integers wrap.
     let step = match (step, dtype) {
         (Scalar::Int(step), DType::U32 | DType::U8 | DType::I8) if i32::try_from(step).is_ok() => {
             step as u32
         }
-        _ => step.bits(OPERATION, dtype)?,
+        _ => step.bits(OPERATION, computed)?,
     };
     // The conversion saturates at usize, and the shape is then refused.
     let len = steps.max(0.0).ceil() as usize;
-    let start = start.bits(OPERATION, dtype)?;
+    let start = start.bits(OPERATION, computed)?;
     make(engine, FillOp::Arange, &[len], dtype, [start, step])
 }
 

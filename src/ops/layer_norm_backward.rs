@@ -114,10 +114,10 @@ impl Problem<'_> {
         let mut operands = operands.into_iter().flatten();
         let fit =
             operands.all(|tensor| tensor.dtype == DType::F32 && tensor.layout.is_vec4_aligned());
-        // That of a group's channels does not follow the rows.
-        let follows = self
-            .weight
-            .is_none_or(|weight| weight.layout.len() == length);
+        // That of a group's channels does not follow the rows, even if it is as long.
+        let follows = self.weight.is_none_or(|weight| {
+            weight.layout.len() == length && x.layout.shape.ends_with(&weight.layout.shape)
+        });
         match is_short && are_enough && fit && follows {
             true => self.slopes_as(g, Form::choose(x, length)).map(Some),
             false => Ok(None),

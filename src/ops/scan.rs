@@ -174,7 +174,13 @@ fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
     let folded = Axes::from(at, at + 1);
     let (x, rows) = &Rows::along(x, folded)?;
     let form = Plan::choose(engine.caps(), rows).form;
-    let plan = Plan::cut(form, rows, parts.unwrap_or_else(|| good_parts(x, rows)));
+    // As of blocks, the product of a part may overflow.
+    let may_cut = op.fold != Fold::Product || !x.dtype.is_float();
+    let plan = Plan::cut(
+        form,
+        rows,
+        parts.unwrap_or_else(|| good_parts(x, rows, may_cut)),
+    );
     let mut params = rows.params();
     params.parts = plan.parts;
     params.chunk = plan.chunk;
@@ -196,12 +202,16 @@ fn scan(x: &Tensor, at: usize, op: Op, parts: Option<u64>) -> Result<Tensor> {
 }
 
 /// Enough parts to keep the adapter busy, if they are worth two more launches.
-fn good_parts(x: &Tensor, rows: &Rows) -> u64 {
+fn good_parts(x: &Tensor, rows: &Rows, may_cut: bool) -> u64 {
     let (busy, least_chunk) = match rows::is_gpu(x.engine.caps()) {
         true => (32 << 10, 64),
         false => (256, 2 << 10),
     };
-    let wanted = busy / u64::from(rows.rows.max(1));
+    let wanted = if may_cut {
+        busy / u64::from(rows.rows.max(1))
+    } else {
+        1
+    };
     let least = least_parts(x.engine.caps(), rows, MOST_TESTS);
     let affordable = u64::from(rows.length) / least_chunk;
     wanted.min(affordable).max(least)

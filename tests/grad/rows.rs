@@ -146,6 +146,12 @@ fn normalizations_have_the_gradients_that_differences_show() {
         &[(&x, &[1, 4, 3]), (&w, &[4])],
         |x| x[0].group_norm(2, Some(&x[1]), None, 1e-2),
     );
+    check(
+        &gpu,
+        "group_norm of as many groups as elements of a channel",
+        &[(&x[..8], &[1, 4, 2]), (&w, &[4])],
+        |x| x[0].group_norm(2, Some(&x[1]), None, 1e-2),
+    );
     check(&gpu, "group_norm alone", &[(&x, &[2, 2, 3])], |x| {
         x[0].group_norm(1, None, None, 1e-2)
     });
@@ -595,5 +601,29 @@ fn a_cross_entropy_has_the_gradient_that_a_recorded_backward_computes_by_operati
                 }
             }
         }
+    }
+}
+
+#[test]
+fn groups_that_are_as_long_as_their_weight_keep_their_own_channels() {
+    let gpu = gpu();
+    let weight = gpu.tensor(&spread(8, 0.5, 2.0), &[8]).unwrap();
+    let (elements, seeds) = (spread(512, -1.0, 1.0), spread(512, 0.5, 1.5));
+    let slopes = |from: usize, images: usize| {
+        let (range, shape) = (from * 32..(from + images) * 32, [images, 8, 2, 2]);
+        let x = parameter(&gpu, &elements[range.clone()], &shape);
+        let seed = gpu.tensor(&seeds[range], &shape).unwrap();
+        let y = x.group_norm(4, Some(&weight), None, 1e-3).unwrap();
+        let gradients = y.backprop().seed(&seed).run().unwrap();
+        let by_x = gradients.get(&x).unwrap().detach();
+        by_x.to_vec::<f32>().unwrap()
+    };
+    // Many rows have another kernel than those of one image.
+    let alone = (0..16).flat_map(|image| slopes(image, 1));
+    for (at, (found, expected)) in slopes(0, 16).into_iter().zip(alone).enumerate() {
+        assert!(
+            (found - expected).abs() < 1e-4,
+            "{at}: {found} for {expected}"
+        );
     }
 }

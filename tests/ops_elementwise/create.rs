@@ -44,6 +44,9 @@ fn ranges_count_up_and_down() -> Result<()> {
         gives!(u8: gpu.arange(5, 0, -2, DType::U8) => [5, 3, 1]);
         gives!(i8: gpu.arange(100, -101, -200, DType::I8) => [100, -100]);
         gives!(f32: gpu.arange(0, 1, 0.25, DType::F32) => [0.0, 0.25, 0.5, 0.75]);
+        // The step is not rounded to 16 bits, only the elements are.
+        let halves = gpu.arange(0.0, 3.0, 0.01, DType::Bf16)?;
+        assert_eq!(halves.cast(DType::F32)?.to_vec::<f32>()?[299], 2.984375);
         assert_eq!(gpu.arange(3, 3, 1, DType::U32)?.shape(), [0]);
         assert_eq!(gpu.arange(3, 0, 1, DType::U32)?.shape(), [0]);
         let long = gpu.arange(0, 20_001, 1, DType::U32)?.to_vec::<u32>()?;

@@ -165,3 +165,23 @@ fn running_logarithms_of_sums_lose_nothing_after_a_large_element() -> Result<()>
     }
     Ok(())
 }
+
+#[test]
+fn a_running_product_is_finite_where_it_is_in_order() {
+    for gpu in each() {
+        let mut after_zero = vec![10.0_f32; 5000];
+        after_zero[0] = 0.0;
+        let mut after_small = vec![0.5_f32; 64];
+        after_small.extend([100.0; 20]);
+        for elements in [after_zero, after_small] {
+            let x = gpu.tensor(&elements, &[elements.len()]).unwrap();
+            let found = x.cumprod(0).unwrap().to_vec::<f32>().unwrap();
+            let mut product = 1.0_f64;
+            for (at, (found, element)) in found.into_iter().zip(&elements).enumerate() {
+                product *= f64::from(*element);
+                let error = (f64::from(found) - product).abs();
+                assert!(error <= 1e-5 * product, "{at}: {found} for {product}");
+            }
+        }
+    }
+}
