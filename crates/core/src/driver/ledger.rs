@@ -249,7 +249,8 @@ impl Ledger {
             u64::MAX => u64::MAX,
             _ => {
                 // A share that ignores what is promised to slabs would only be refused.
-                let kept_bytes = books.slab_or_promised_bytes() + books.kept_bytes(None);
+                let kept_bytes = books.kept_bytes(None);
+                let kept_bytes = kept_bytes.saturating_add(books.slab_or_promised_bytes());
                 let room_bytes = books.limit_bytes.saturating_sub(kept_bytes);
                 // The share ignores a learned limit that is very small. A caller that asks for no
                 // more would never learn that the limit has risen.
@@ -417,7 +418,12 @@ impl Books {
 
     /// The bytes of slabs, or those that are promised to shares if they are more.
     fn slab_or_promised_bytes(&self) -> u64 {
-        self.taken(Account::Slabs).max(self.promised_bytes)
+        // Without a limit, promises leave room for everything.
+        let promised_bytes = match self.said_bytes {
+            u64::MAX => 0,
+            _ => self.promised_bytes,
+        };
+        self.taken(Account::Slabs).max(promised_bytes)
     }
 
     fn slab_excess_bytes(&self) -> u64 {
@@ -447,13 +453,16 @@ impl Books {
 
     fn room_bytes(&self, account: Account) -> u64 {
         if account == Account::Slabs {
-            let taken_bytes = self.taken(Account::Slabs) + self.kept_bytes(None);
+            let taken_bytes = self.kept_bytes(None);
+            let taken_bytes = taken_bytes.saturating_add(self.taken(Account::Slabs));
             return self.limit_bytes.saturating_sub(taken_bytes);
         }
         // A learned limit applies to slabs only. For staging the driver itself is asked.
         let limit_bytes = self.said_bytes;
-        let staging_bytes = self.taken(account) + self.kept_bytes(Some(account));
-        let room_bytes = limit_bytes.saturating_sub(self.slab_or_promised_bytes() + staging_bytes);
+        let staging_bytes = self.kept_bytes(Some(account));
+        let staging_bytes = staging_bytes.saturating_add(self.taken(account));
+        let kept_bytes = self.slab_or_promised_bytes().saturating_add(staging_bytes);
+        let room_bytes = limit_bytes.saturating_sub(kept_bytes);
         let part_bytes = self.part_bytes(account).saturating_sub(self.taken(account));
         if let (Some(most_bytes), Account::Readbacks) = (self.draining_to_bytes, account) {
             return part_bytes.min(most_bytes.saturating_sub(self.reserved_bytes()));

@@ -200,7 +200,10 @@ fn is_full(error: &Error) -> bool {
     match error {
         Error::Store(error) => error.failure == StoreFailure::Full,
         Error::Spill(error) => {
-            matches!(error.failure, SpillFailure::QuotaFull | SpillFailure::DiskFull)
+            matches!(
+                error.failure,
+                SpillFailure::QuotaFull | SpillFailure::DiskFull
+            )
         }
         _ => false,
     }

@@ -15,6 +15,11 @@ use crate::memory::{Candidate, Tier};
 /// take memory from others.
 pub(super) async fn start_ahead(pass: &Pass, victims: Vec<Candidate>, tier: Tier) -> Result<()> {
     for victim in victims {
+        let now = pass.lock().memory.slots.candidate(&victim.storage);
+        if !now.is_some_and(|now| now.place == victim.place) {
+            // The driver has refused the batch that restored it, so its bytes are not there.
+            continue;
+        }
         if victim.storage.len_bytes() > pass.readbacks.room_bytes().min(pass.part_bytes()) {
             break;
         }

@@ -22,6 +22,8 @@ use resp::{Connection, Reply, is_broken};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 const EXPIRY: Duration = Duration::from_secs(300);
+/// The server refuses a time that its clock cannot count.
+const MOST_EXPIRY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The hash is kept alive this often before it would expire.
 const REFRESHES: u32 = 3;
@@ -101,12 +103,12 @@ impl RedisStore {
     }
 
     /// Sets after which time the server forgets the values of a process that is gone: 5 minutes by
-    /// default, at least 3 s. A process that was stopped for longer than this, as by a laptop that
+    /// default, at least 3 s and at most a year. A process that was stopped for longer than this, as by a laptop that
     /// sleeps, loses its values.
     #[must_use]
     pub fn expire_after(self, expiry: Duration) -> RedisStore {
         let least = Duration::from_secs(u64::from(REFRESHES));
-        self.change(|client| client.expiry = expiry.max(least))
+        self.change(|client| client.expiry = expiry.clamp(least, MOST_EXPIRY))
     }
 
     /// Sets how long a call waits for the server to take or send the next bytes; 1 s by default. It

@@ -73,6 +73,8 @@ struct State {
     jobs: VecDeque<StoreJob>,
     /// Removals that failed, until they are tried again.
     failed: Vec<Removal>,
+    /// When that is: reads in between do not put it off.
+    retry_at: Option<Instant>,
     has_thread: bool,
     is_closed: bool,
 }
@@ -80,6 +82,7 @@ struct State {
 impl State {
     /// Tries failed removals again.
     fn remove_failed(&mut self) {
+        self.retry_at = None;
         let failed = std::mem::take(&mut self.failed);
         self.jobs.extend(failed.into_iter().map(StoreJob::Remove));
     }
@@ -101,6 +104,7 @@ impl Worker {
             reads: VecDeque::new(),
             jobs: VecDeque::new(),
             failed: Vec::new(),
+            retry_at: None,
             has_thread: false,
             is_closed: false,
         };
@@ -220,21 +224,23 @@ impl Inner {
     fn next_job(&self) -> Option<StoreJob> {
         let mut state = self.state.lock();
         loop {
+            if !state.failed.is_empty() {
+                let rest = state.ledger.rest.max(Duration::from_millis(1));
+                let at = *state.retry_at.get_or_insert_with(|| Instant::now() + rest);
+                if state.is_closed || at <= Instant::now() {
+                    state.remove_failed();
+                }
+            }
             if let Some(call) = state.reads.pop_front() {
                 return Some(StoreJob::Call(call));
             }
             if let Some(job) = state.jobs.pop_front() {
                 return Some(job);
             }
-            match (state.failed.is_empty(), state.is_closed) {
-                (true, true) => return None,
-                (true, false) => self.queued.wait(&mut state),
-                (false, is_closed) => {
-                    let rest = state.ledger.rest.max(Duration::from_millis(1));
-                    if is_closed || self.queued.wait_for(&mut state, rest).timed_out() {
-                        state.remove_failed();
-                    }
-                }
+            match state.retry_at {
+                Some(at) => drop(self.queued.wait_until(&mut state, at)),
+                None if state.is_closed => return None,
+                None => self.queued.wait(&mut state),
             }
         }
     }
