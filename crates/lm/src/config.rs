@@ -48,6 +48,9 @@ pub struct Config {
     pub context: usize,
     /// Tokens that end a text.
     pub end_tokens: Vec<u32>,
+    /// The logits have a matrix of their own, and not the embedding. Without this, they have it if
+    /// the file does.
+    pub has_output: bool,
     /// Whether the file stores queries and keys for pairs of neighbouring elements, as GGUF does
     /// for Llama.
     pub neighbour_pairs: bool,

@@ -21,7 +21,8 @@ pub struct Sampling {
     /// Logits of tokens that the sequence has are divided by this if they are positive, else
     /// multiplied (N. S. Keskar et al., 2019). 1 changes nothing.
     pub repetition_penalty: f32,
-    /// The same seed, tokens and model make the same choice, whatever else a step computes.
+    /// The same seed, tokens and model make the same choice, whatever else a step computes, up to
+    /// the rounding of its sums.
     pub seed: u64,
 }
 

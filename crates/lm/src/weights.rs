@@ -51,9 +51,11 @@ impl<'a> Loader<'a> {
         self.matrix(&name, [rows, self.config.hidden])
     }
 
-    /// What makes logits, if the file has it.
+    /// What makes logits, if the file has it or must.
     pub(crate) fn output(&self, vocabulary: usize) -> Result<Option<Weight>> {
-        let name = self.names.output().into_iter().find(|name| self.has(name));
+        let mut names = self.names.output().into_iter();
+        let required = names.clone().next().filter(|_| self.config.has_output);
+        let name = names.find(|name| self.has(name)).or(required);
         let shape = [vocabulary, self.config.hidden];
         name.map(|name| self.matrix(&name, shape)).transpose()
     }

@@ -18,7 +18,7 @@ pub struct Arguments {
     /// that learned to write from documentation, not to talk]
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// The most memory of the device: 512MiB, 1.5GiB, or a number of bytes
+    /// The most memory of the device: 512MiB, 1.5GB, or a number of bytes
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub budget: Option<u64>,
     /// The form of the weights on the device
@@ -127,24 +127,8 @@ impl Arguments {
 
 /// A size as people write it.
 pub(crate) fn bytes(text: &str) -> Result<u64, Error> {
-    let wrong = || Error::Size(text.to_owned());
-    let unit = text
-        .find(|letter: char| letter.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit);
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "kib" | "k" => 1 << 10,
-        "mib" | "m" => 1 << 20,
-        "gib" | "g" => 1_u64 << 30,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-    let bytes = number * factor as f64;
-    match bytes >= 1.0 && bytes < 2.0_f64.powi(63) {
-        true => Ok(bytes as u64),
-        false => Err(wrong()),
-    }
+    let bytes = lapidary::units::parse_bytes(text).filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| Error::Size(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -157,11 +141,12 @@ mod tests {
             ("4096", 4096),
             ("512MiB", 512 << 20),
             ("1.5gib", 3 << 29),
-            ("2 k", 2048),
+            ("2 k", 2000),
+            ("2GB", 2_000_000_000),
         ] {
             assert_eq!(bytes(text).expect(text), wanted);
         }
-        for text in ["", "GiB", "1TB", "-1", "0", "NaN", "1e30"] {
+        for text in ["", "GiB", "1XB", "-1", "0", "NaN", "1e30"] {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

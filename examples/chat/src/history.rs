@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::template::Message;
 
-/// Writes what was said.
+/// Writes what was said. The file is replaced only when all is written.
 ///
 /// # Errors
 ///
@@ -15,7 +15,11 @@ pub fn save(path: &Path, messages: &[Message]) -> Result<()> {
         path: path.to_owned(),
         cause,
     })?;
-    std::fs::write(path, text + "\n").map_err(|cause| Error::File {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let written = std::fs::write(&beside, text + "\n");
+    let replaced = written.and_then(|()| std::fs::rename(&beside, path));
+    replaced.map_err(|cause| Error::File {
         path: path.to_owned(),
         cause,
     })

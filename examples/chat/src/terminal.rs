@@ -38,27 +38,32 @@ pub fn run(gpu: &Gpu, talk: &mut Talk, arguments: &Arguments) -> Result<()> {
     if let (Some(system), true) = (&arguments.system, talk.messages().is_empty()) {
         talk.set_messages(vec![Message::new("system", system)]);
     }
-    match &arguments.prompt {
-        Some(prompt) => answer(gpu, talk, prompt)?,
-        None => converse(gpu, talk)?,
-    }
-    match &arguments.history {
+    let saved = |talk: &Talk| match &arguments.history {
         Some(path) => history::save(path, talk.messages()),
         None => Ok(()),
+    };
+    match &arguments.prompt {
+        Some(prompt) => {
+            let answered = answer(gpu, talk, prompt);
+            answered.and(saved(talk))
+        }
+        None => converse(gpu, talk, saved),
     }
 }
 
-fn converse(gpu: &Gpu, talk: &mut Talk) -> Result<()> {
+/// After each line, `saved` keeps what was said: a program may be ended at any time.
+fn converse(gpu: &Gpu, talk: &mut Talk, saved: impl Fn(&Talk) -> Result<()>) -> Result<()> {
     println!("Say something, or /help.");
     let failed = |cause| Error::File {
         path: "the terminal".into(),
         cause,
     };
-    for line in io::stdin().lock().lines() {
+    for line in io::stdin().lock().split(b'\n') {
         let line = line.map_err(failed)?;
+        let line = String::from_utf8_lossy(&line);
         let done = match line.trim().split_once(' ').unwrap_or((line.trim(), "")) {
             ("", _) => Ok(()),
-            ("/quit" | "/exit", _) => return Ok(()),
+            ("/quit" | "/exit", _) => break,
             ("/help", _) => {
                 println!("{HELP}");
                 Ok(())
@@ -84,11 +89,11 @@ fn converse(gpu: &Gpu, talk: &mut Talk) -> Result<()> {
             }
             _ => answer(gpu, talk, line.trim()),
         };
-        if let Err(error) = done {
+        if let Err(error) = done.and_then(|()| saved(talk)) {
             eprintln!("{error}");
         }
     }
-    Ok(())
+    saved(talk)
 }
 
 fn set_budget(gpu: &Gpu, size: &str) -> Result<()> {

@@ -58,6 +58,15 @@ impl Family {
         matches!(self, Family::Gemma2 | Family::Gemma3)
     }
 
+    /// Whether its gates have an activation of this name in `config.json`.
+    pub(super) fn has_activation(self, name: &str) -> bool {
+        match self.is_gemma() {
+            // Early files say "gelu" and mean its approximation.
+            true => name.starts_with("gelu"),
+            false => matches!(name, "silu" | "swish"),
+        }
+    }
+
     /// Gemma 2's window, and its caps of scores and logits, for descriptions that leave them out.
     pub(super) fn known_caps(self) -> (Option<u64>, [Option<f32>; 2]) {
         match self {

@@ -98,6 +98,7 @@ fn described(
         logit_cap: cap("final_logit_softcapping", of_logits),
         context,
         end_tokens: end_tokens(fields),
+        has_output: false,
         neighbour_pairs: family == Family::Llama,
     })
 }
@@ -133,11 +134,17 @@ fn scaling(
             attention,
         });
     }
-    let factor = fields.number("rope.scaling.factor").unwrap_or(1.0);
+    // The second is the name of early files, which have no type beside it.
+    let factor = fields
+        .number("rope.scaling.factor")
+        .or_else(|| fields.number("rope.scale_linear"))
+        .filter(|factor| *factor != 0.0)
+        .unwrap_or(1.0);
     Ok(
         match fields.get("rope.scaling.type").and_then(MetaValue::as_str) {
-            None | Some("none") => Scaling::None,
-            Some("linear") => Scaling::Linear(factor),
+            Some("none") => Scaling::None,
+            None if factor == 1.0 => Scaling::None,
+            None | Some("linear") => Scaling::Linear(factor),
             Some("yarn") => Scaling::Yarn {
                 factor,
                 attention: 0.1 * factor.ln() + 1.0,

@@ -113,6 +113,12 @@ fn defaults(family: Family) -> Defaults {
 
 fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result<Config, String> {
     let known = defaults(family);
+    let activation = text(fields, "hidden_activation").or_else(|| text(fields, "hidden_act"));
+    if let Some(other) = activation.filter(|name| !family.has_activation(name)) {
+        return Err(format!(
+            "its activation is {other:?}; known are silu, and gelu for Gemma"
+        ));
+    }
     let layers = size(fields, "num_hidden_layers", None)?;
     let hidden = size(fields, "hidden_size", None)?;
     let heads = size(fields, "num_attention_heads", known.heads)?;
@@ -178,6 +184,7 @@ fn described(family: Family, fields: &Map<String, Value>) -> std::result::Result
         logit_cap: cap("final_logit_softcapping", of_logits),
         context,
         end_tokens: Vec::new(),
+        has_output: fields.get("tie_word_embeddings") == Some(&Value::Bool(false)),
         neighbour_pairs: false,
     })
 }
@@ -196,9 +203,15 @@ fn windows(
     layers: usize,
     known: Option<u64>,
 ) -> std::result::Result<Vec<Option<usize>>, String> {
+    let kinds = fields.get("layer_types").and_then(Value::as_array);
+    if let Some(kinds) = kinds.filter(|kinds| kinds.len() != layers) {
+        let count = kinds.len();
+        return Err(format!("layer_types has {count} of {layers} layers"));
+    }
     let used = fields.get("use_sliding_window").and_then(Value::as_bool);
     let is_qwen = matches!(family, Family::Qwen2 | Family::Qwen3);
-    let off = used == Some(false) || is_qwen && used.is_none();
+    // Some files of Llama name a window that `transformers` does not use.
+    let off = used == Some(false) || is_qwen && used.is_none() || family == Family::Llama;
     let is_given = fields
         .get("sliding_window")
         .is_some_and(|window| !window.is_null());
@@ -206,13 +219,7 @@ fn windows(
         return Ok(vec![None; layers.min(1 << 16)]);
     }
     let window = size(fields, "sliding_window", known)?;
-    if let Some(kinds) = fields.get("layer_types").and_then(Value::as_array) {
-        if kinds.len() != layers {
-            return Err(format!(
-                "layer_types has {} of {layers} layers",
-                kinds.len()
-            ));
-        }
+    if let Some(kinds) = kinds {
         let is_local = |kind: &Value| kind.as_str() == Some("sliding_attention");
         return Ok(kinds
             .iter()

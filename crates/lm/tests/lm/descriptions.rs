@@ -239,3 +239,47 @@ fn a_file_that_lacks_a_tensor_or_has_another_shape_says_so() {
     let error = LanguageModel::open(&gpu(), "/nowhere", ModelOptions::default());
     assert!(matches!(error, Err(Error::Lapidary(_))));
 }
+
+fn small_llama() -> Value {
+    json!({
+        "hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 256,
+        "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2,
+    })
+}
+
+#[test]
+fn an_activation_that_the_family_lacks_is_refused() {
+    let mut config = small_llama();
+    for (name, is_known) in [("silu", true), ("relu", false), ("gelu", false)] {
+        config["hidden_act"] = json!(name);
+        let read = read("activation", &config);
+        match is_known {
+            true => drop(read.unwrap()),
+            false => assert!(read.unwrap_err().to_string().contains(name)),
+        }
+    }
+}
+
+#[test]
+fn a_window_that_llama_does_not_use_is_none() {
+    let mut config = small_llama();
+    config["sliding_window"] = json!(16);
+    assert_eq!(read("window", &config).unwrap().windows, [None, None]);
+    config["model_type"] = json!("mistral");
+    assert_eq!(
+        read("window", &config).unwrap().windows,
+        [Some(16), Some(16)]
+    );
+}
+
+#[test]
+fn a_model_that_lacks_its_own_output_is_refused() {
+    let description = std::fs::read(folder("llama3").join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&description).unwrap();
+    config["tie_word_embeddings"] = json!(false);
+    let description = config.to_string().into_bytes();
+    let config = Config::from_json("config.json".as_ref(), &description, None).unwrap();
+    let file = ModelFile::from_bytes(safetensors(&expected("llama3"))).unwrap();
+    let error = LanguageModel::new(&gpu(), &file, config).unwrap_err();
+    assert!(error.to_string().contains("lm_head.weight"), "{error}");
+}

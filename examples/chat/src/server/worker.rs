@@ -150,6 +150,9 @@ impl Worker<'_> {
     }
 
     fn step(&mut self) {
+        let gone = self.jobs.iter().filter(|(_, job)| job.answer.is_closed());
+        let gone: Vec<ConversationId> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| self.end(id));
         let said = match self.scheduler.step() {
             Ok(said) => said,
             Err(error) => return self.failed(&error.to_string()),
@@ -170,12 +173,16 @@ impl Worker<'_> {
                 let _ = job.answer.send(Piece::End { end, read, said });
             }
             if said.end.is_some() || !heard {
-                // A client that has gone away hears no more, and takes no more of the device.
-                self.scheduler.stop(said.conversation);
-                self.jobs.remove(&said.conversation);
-                self.keep(said.conversation);
+                self.end(said.conversation);
             }
         }
+    }
+
+    /// Ends an answer. A client that has gone away hears no more, and takes no more of the device.
+    fn end(&mut self, id: ConversationId) {
+        self.scheduler.stop(id);
+        self.jobs.remove(&id);
+        self.keep(id);
     }
 
     /// The conversations start over by themselves, on a new device if theirs was lost.
@@ -198,6 +205,11 @@ impl Worker<'_> {
 
     /// Keeps a conversation for the next question. Those that were used longest ago go.
     fn keep(&mut self, id: ConversationId) {
+        if self.scheduler.tokens(id).is_empty() {
+            // It would only make those with a beginning to share go.
+            self.scheduler.close(id);
+            return;
+        }
         self.idle.push(id);
         while self.idle.len() > MOST_IDLE {
             self.scheduler.close(self.idle.remove(0));

@@ -6,18 +6,21 @@ use lapidary::files::{MetaValue, ModelFile};
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
-/// How texts are split before bytes are merged, by the name that llama.cpp gives it.
+/// How texts are split before bytes are merged, by the name that llama.cpp gives it. Each pattern
+/// splits what the ones before have left.
 #[rustfmt::skip]
-const SPLITS: [(&[&str], &str); 4] = [
-    (&["default", "gpt-2"], GPT2),
-    (&["llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx"],
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
-    (&["qwen2", "deepseek-r1-qwen"],
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"),
-    (&["smollm", "refact", "command-r"],
-        r"\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"),
+const SPLITS: [(&[&str], &[&str]); 4] = [
+    (&["default", "gpt-2"], &[GPT2]),
+    (&["llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx"], &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]),
+    (&["qwen2", "deepseek-r1-qwen"], &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]),
+    (&["smollm", "refact", "command-r"], &[r"\p{N}", GPT2]),
 ];
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+
+/// SentencePiece's own limit is 16 characters.
+const LONGEST_PIECE: usize = 1 << 10;
 
 /// Types of tokens, as llama.cpp numbers them.
 const CONTROL: i64 = 3;
@@ -41,7 +44,7 @@ pub(super) fn tokenizer(file: &ModelFile) -> Result<Tokenizer, String> {
         "gpt2" => {
             let split = get("pre").and_then(MetaValue::as_str).unwrap_or("default");
             let row = SPLITS.iter().find(|(names, _)| names.contains(&split));
-            let Some((_, regex)) = row else {
+            let Some((_, patterns)) = row else {
                 let known: Vec<&str> = SPLITS
                     .iter()
                     .flat_map(|(names, _)| *names)
@@ -50,7 +53,7 @@ pub(super) fn tokenizer(file: &ModelFile) -> Result<Tokenizer, String> {
                 let known = known.join(", ");
                 return Err(format!("it splits texts as {split:?}; known are {known}"));
             };
-            by_bytes(&vocabulary, &texts("merges")?, regex)
+            by_bytes(&vocabulary, &texts("merges")?, patterns)
         }
         "llama" => {
             let scores = get("scores")
@@ -93,15 +96,20 @@ pub(super) fn tokenizer(file: &ModelFile) -> Result<Tokenizer, String> {
 }
 
 /// Pairs of bytes are merged, as GPT-2 does.
-fn by_bytes(vocabulary: &HashMap<&str, usize>, merges: &[&str], split: &str) -> Value {
+fn by_bytes(vocabulary: &HashMap<&str, usize>, merges: &[&str], patterns: &[&str]) -> Value {
     let bytes = json!({
         "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false,
     });
-    let split = json!({
-        "type": "Split", "pattern": { "Regex": split }, "behavior": "Isolated", "invert": false,
-    });
+    let split = |pattern: &&str| {
+        json!({
+            "type": "Split", "pattern": { "Regex": pattern }, "behavior": "Isolated",
+            "invert": false,
+        })
+    };
+    let mut splits: Vec<Value> = patterns.iter().map(split).collect();
+    splits.push(bytes.clone());
     json!({
-        "pre_tokenizer": { "type": "Sequence", "pretokenizers": [split, bytes] },
+        "pre_tokenizer": { "type": "Sequence", "pretokenizers": splits },
         "decoder": bytes,
         "model": { "type": "BPE", "vocab": vocabulary, "merges": merges, "ignore_merges": true },
     })
@@ -120,6 +128,11 @@ fn by_pieces(
             tokens.len(),
             scores.len()
         ));
+    }
+    // Each cut of a piece is looked up, so a long one would take for ever.
+    if let Some(long) = tokens.iter().find(|token| token.len() > LONGEST_PIECE) {
+        let len = long.len();
+        return Err(format!("a token has {len} bytes, at most {LONGEST_PIECE}"));
     }
     let mut order: Vec<usize> = (0..tokens.len()).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
@@ -158,4 +171,44 @@ fn by_pieces(
             "fuse_unk": true, "unk_token": "<unk>",
         },
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer};
+
+    use super::*;
+
+    fn pieces(split: &str, text: &str) -> Vec<String> {
+        let row = SPLITS.iter().find(|(names, _)| names.contains(&split));
+        let vocabulary = HashMap::from([("a", 0)]);
+        let mut described = by_bytes(&vocabulary, &[], row.expect("it is known").1);
+        described["version"] = json!("1.0");
+        let tokenizer: Tokenizer = described.to_string().parse().expect("a tokenizer");
+        let mut text = PreTokenizedString::from(text);
+        let split = tokenizer.get_pre_tokenizer().expect("it has one");
+        split.pre_tokenize(&mut text).expect("any text");
+        let pieces = text.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        pieces
+            .into_iter()
+            .map(|(piece, ..)| piece.to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn digits_are_split_off_first() {
+        assert_eq!(
+            pieces("smollm", "List:\n\n1. a"),
+            ["List", ":", "ĊĊ", "1", ".", "Ġa"]
+        );
+        assert_eq!(pieces("smollm", "a  55"), ["a", "ĠĠ", "5", "5"]);
+        assert_eq!(pieces("gpt-2", "a  55"), ["a", "Ġ", "Ġ55"]);
+    }
+
+    #[test]
+    fn a_piece_of_many_bytes_is_refused() {
+        let long = "a".repeat(LONGEST_PIECE + 1);
+        let vocabulary = HashMap::from([(long.as_str(), 0)]);
+        assert!(by_pieces(&[&long], &vocabulary, &[0.0], true).is_err());
+    }
 }
