@@ -104,9 +104,9 @@ rows! {
 
         /// `a / b`, rounded down to a whole number, as Python's `//`, for all numbers.
         /// Integers by 0 are `a`, as in [`div`](Tensor::div), and the least `i32` or `i8` by -1 is
-        /// itself. For floats it is `(a - rem) / b`, rounded, as in PyTorch, but an infinite `a` gives an
-        /// infinite quotient and not NaN. It is exact up to 2²⁰, and at most 4 units in the last
-        /// place off beyond.
+        /// itself. For floats it is `(a - rem) / b`, rounded, as in PyTorch, but an infinite `a`
+        /// gives an infinite quotient and not NaN. It is exact up to 2²⁰, and at most 4 units in
+        /// the last place off beyond.
         FloorDivide floor_divide + floor_divide_
             Numbers Same, in [[2.1, 2.9], [1.6, 1.9]], [4.8e-7, 0.0];
             Numbers(
