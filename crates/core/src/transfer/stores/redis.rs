@@ -103,8 +103,8 @@ impl RedisStore {
     }
 
     /// Sets after which time the server forgets the values of a process that is gone: 5 minutes by
-    /// default, at least 3 s and at most a year. A process that was stopped for longer than this, as
-    /// by a laptop that sleeps, loses its values.
+    /// default, at least 3 s and at most a year. A process that was stopped for longer than this,
+    /// as by a laptop that sleeps, loses its values.
     #[must_use]
     pub fn expire_after(self, expiry: Duration) -> RedisStore {
         let least = Duration::from_secs(u64::from(REFRESHES));
