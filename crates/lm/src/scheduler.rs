@@ -32,7 +32,8 @@ pub struct SchedulerOptions {
     /// The most bytes of cache that a step may need. More conversations take turns. Without it,
     /// half of the budget or of the ceiling of the model's share, if there is one.
     pub cache_bytes: Option<u64>,
-    /// After so many tokens a conversation lets others of its priority have its place.
+    /// After so many tokens a conversation lets others of its priority have its place. The first
+    /// turn of a new request comes after those of all that wait.
     pub turn_tokens: usize,
 }
 
@@ -176,7 +177,10 @@ impl Scheduler {
             return Err(Error::Token { token, vocabulary });
         }
         let context = self.model.config().context;
-        self.idle(id)?.begin(request, context)
+        let speaking = self.conversations.values();
+        let turns = speaking.filter_map(|one| one.turns(self.options.turn_tokens));
+        let turns_before = turns.max().unwrap_or(0);
+        self.idle(id)?.begin(request, context, turns_before)
     }
 
     /// Whether a conversation has something to say, or a token is on its way.

@@ -24,6 +24,8 @@ pub(super) struct Conversation {
 #[derive(Debug)]
 struct Speech {
     request: Request,
+    /// The most turns of those that spoke when it began. So new requests come before no older one.
+    turns_before: usize,
     /// Tokens of the answer that the host knows.
     said: usize,
     /// Tokens that were chosen on the device, and that the host does not know yet.
@@ -78,12 +80,18 @@ impl Conversation {
         self.requests
     }
 
-    /// What decides its turn: those of a higher priority come first, then those that said less.
+    /// What decides its turn: those of a higher priority come first, then those that had fewer
+    /// turns.
     pub(super) fn rank(&self, turn_tokens: usize) -> (Reverse<i32>, usize) {
         let speech = self.speech.as_ref();
         let priority = speech.map_or(i32::MIN, |speech| speech.request.priority);
-        let turns = speech.map_or(0, |speech| (speech.said + speech.unheard) / turn_tokens);
-        (Reverse(priority), turns)
+        (Reverse(priority), self.turns(turn_tokens).unwrap_or(0))
+    }
+
+    /// The turns that it had, if it speaks.
+    pub(super) fn turns(&self, turn_tokens: usize) -> Option<usize> {
+        let speech = self.speech.as_ref()?;
+        Some(speech.turns_before + (speech.said + speech.unheard) / turn_tokens)
     }
 
     /// Rows that it has for the next steps: tokens that are not in the cache.
@@ -113,7 +121,12 @@ impl Conversation {
         Ok(self.sequence.truncate(self.cached().min(tokens))?)
     }
 
-    pub(super) fn begin(&mut self, request: Request, context: usize) -> Result<()> {
+    pub(super) fn begin(
+        &mut self,
+        request: Request,
+        context: usize,
+        turns_before: usize,
+    ) -> Result<()> {
         let tokens = self.tokens.len() + request.prompt.len();
         if tokens > context {
             let sequence = self.name().to_owned();
@@ -135,6 +148,7 @@ impl Conversation {
         self.requests += 1;
         self.speech = Some(Speech {
             request,
+            turns_before,
             said: 0,
             unheard: 0,
             seen: None,

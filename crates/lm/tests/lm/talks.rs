@@ -99,6 +99,32 @@ fn others_change_no_token() {
 }
 
 #[test]
+fn new_requests_do_not_keep_an_older_one_waiting() {
+    let model = model(&gpu(), "qwen3", WeightForm::Stored);
+    let mut in_turns = options();
+    // Room for one conversation.
+    in_turns.cache_bytes = Some(1);
+    in_turns.turn_tokens = 4;
+    let mut scheduler = Scheduler::new(&model, in_turns).unwrap();
+    let old = scheduler.open("old");
+    scheduler.say(old, Request::new(prompt(1, 5), 12)).unwrap();
+    let (mut said, mut steps, mut new) = (0, 0, Vec::new());
+    while said < 12 {
+        // There is always one more that has said nothing yet.
+        let id = scheduler.open("new");
+        scheduler.say(id, Request::new(prompt(2, 5), 3)).unwrap();
+        new.push(id);
+        let heard = scheduler.step().unwrap();
+        said += heard.iter().filter(|one| one.conversation == old).count();
+        steps += 1;
+        assert!(steps < 200, "{said} tokens in {steps} steps");
+    }
+    for id in new {
+        scheduler.close(id);
+    }
+}
+
+#[test]
 fn a_conversation_goes_on_forks_and_goes_back() {
     let model = model(&gpu(), "mistral", WeightForm::Stored);
     let mut scheduler = Scheduler::new(&model, options()).unwrap();
