@@ -170,6 +170,10 @@ impl Gpu {
     /// [`notify_lost`](Gpu::notify_lost) from that callback. Otherwise the engine notices the loss
     /// at the next call that touches the device.
     ///
+    /// wgpu runs callbacks of the app inside calls of lapidary that look at the device, on the same
+    /// thread. Those of `map_async` and `on_submitted_work_done` must not call lapidary, which would
+    /// wait for itself: let them send a message, or set a flag.
+    ///
     /// The app should open the device with `adapter.limits()`, and with these features where the
     /// adapter has them: [`wanted_features`](crate::interop::wanted_features), and those for
     /// cooperative matrices. The engine uses no others, and [`advice`](GpuMemory::advice) tells:
