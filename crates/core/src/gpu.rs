@@ -171,8 +171,8 @@ impl Gpu {
     /// at the next call that touches the device.
     ///
     /// wgpu runs callbacks of the app inside calls of lapidary that look at the device, on the same
-    /// thread. Those of `map_async` and `on_submitted_work_done` must not call lapidary, which would
-    /// wait for itself: let them send a message, or set a flag.
+    /// thread. Those of `map_async` and `on_submitted_work_done` must not call lapidary, which
+    /// would wait for itself: let them send a message, or set a flag.
     ///
     /// The app should open the device with `adapter.limits()`, and with these features where the
     /// adapter has them: [`wanted_features`](crate::interop::wanted_features), and those for
