@@ -10,7 +10,7 @@ use lapidary::sim::{
 };
 use lapidary::{Budget, DType, Error, Residency, Tensor};
 
-use crate::engine::{ended, numbers, open, open_alone, options};
+use crate::engine::{ended, nothing_leaves, numbers, open, open_alone, options};
 
 /// 2 x + 1, by two operations.
 pub(crate) fn doubled(x: &Tensor) -> lapidary::Result<Tensor> {
@@ -27,6 +27,37 @@ pub(crate) fn rematerialized(x: &Tensor) -> Tensor {
 
 pub(crate) fn expected(start: usize) -> Vec<f32> {
     numbers(start, 64).iter().map(|n| 2.0 * n + 1.0).collect()
+}
+
+#[test]
+fn commands_that_only_a_rematerializer_holds_are_dropped() {
+    const LEN: usize = 2 << 20;
+    let (gpu, sim) = open_alone(SimOptions {
+        memory_bytes: 31 << 20,
+        max_binding_bytes: 128 << 20,
+        ..options()
+    });
+    nothing_leaves(&gpu);
+    let other = gpu.zeros(&[LEN], DType::F32).unwrap();
+    other.force().unwrap();
+    let x = gpu.zeros(&[LEN], DType::F32).unwrap();
+    let y = rematerialized(&x);
+    y.evict().unwrap();
+    // There is room for three of the four tensors.
+    let z = y.add(1).unwrap();
+    x.add_(&z).unwrap();
+    assert!(matches!(z.force(), Err(Error::OutOfMemory(_))));
+    // The commands hold y, which holds x to be computed from it, and x is what they would write.
+    drop((x, y, z));
+    gpu.finish().unwrap();
+    let memory = gpu.memory().stats();
+    assert_eq!(
+        (memory.live_storages.now, memory.queued),
+        (1, 0),
+        "{memory}"
+    );
+    drop(other);
+    ended(gpu, &sim);
 }
 
 #[test]

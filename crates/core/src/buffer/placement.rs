@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Buffer, check_source};
 use crate::driver::MaybeShared;
-use crate::engine::block_on;
+use crate::engine::{Handle, block_on};
 use crate::error::{Error, Result};
 use crate::memory::{Advice, Source, Storage};
 
@@ -127,18 +127,20 @@ impl Buffer {
             if !self.engine.may_read(&input.engine, &input.storage) {
                 return Err(Error::foreign(RECOMPUTE));
             }
-            parts.push((input.storage.clone(), input.offset_bytes, input.size_bytes));
+            parts.push((input.offset_bytes, input.size_bytes));
         }
         let storages = inputs.iter().map(|input| input.storage.here().clone());
         let storages = storages.collect();
         let (size_bytes, made_at) = (self.size_bytes, self.tag());
         let engine = self.engine.downgrade();
-        let rematerializer = move || {
+        let rematerializer = move |storages: &[Arc<Storage>]| {
             // Weak, because the engine owns this function. It is alive while it calls it.
             let gone = || Error::recompute(&made_at, "its device is gone");
             let engine = &engine.upgrade().ok_or_else(gone)?;
-            let inputs = parts.iter().map(|(storage, offset_bytes, size_bytes)| {
-                Buffer::part(engine, storage.clone(), *offset_bytes, *size_bytes)
+            let inputs = parts.iter().zip(storages);
+            let inputs = inputs.map(|((offset_bytes, size_bytes), storage)| {
+                let storage = Handle::new(storage.clone());
+                Buffer::part(engine, storage, *offset_bytes, *size_bytes)
             });
             let made = compute(&inputs.collect::<Vec<_>>())?;
             let is_whole = made.check_whole(RECOMPUTE).is_ok();

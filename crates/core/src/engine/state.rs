@@ -356,7 +356,7 @@ impl State {
         let queue = &mut self.queue;
         queue.begin_again();
         // The last command comes first, so the first command ends up at the head.
-        self.left_behind.take_wanted(|cmd, _| queue.push_head(cmd));
+        (self.left_behind).take_wanted(&self.memory, |cmd, _| queue.push_head(cmd));
     }
 
     /// Takes back the places that the command at the head of the queue has got or taken over.

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::cmd::Cmd;
 use crate::engine::kernel::Role;
 use crate::engine::kernel::pages::Pages;
-use crate::memory::Storage;
+use crate::memory::{Memory, Storage};
 use crate::number_map::NumberMap;
 
 /// The number of handles that commands have of each storage.
@@ -21,10 +23,53 @@ impl Handles {
         let mut sharing = Sharing::default();
         for cmd in cmds {
             cmd.visit_handles(&mut sharing, |storage, _, met| {
-                *handles.counts.entry(storage.address() as u64).or_default() += met;
+                handles.add(storage, met);
             });
         }
         handles
+    }
+
+    /// The addresses of the operands that something other than these commands holds.
+    ///
+    /// A rematerializer holds its inputs for its storage. So commands, storages and inputs may hold
+    /// each other in a circle that nothing else holds.
+    pub(crate) fn held_by_others<'a>(
+        cmds: impl Iterator<Item = &'a Cmd> + Clone,
+        memory: &Memory,
+    ) -> FxHashSet<usize> {
+        let mut handles = Handles::of(cmds.clone());
+        let (mut met, mut reached) = (FxHashSet::default(), Vec::new());
+        for cmd in cmds {
+            cmd.visit_operands(|storage, _| {
+                if met.insert(storage.address()) {
+                    reached.push(storage.clone());
+                }
+            });
+        }
+        let mut at = 0;
+        while at < reached.len() {
+            for input in memory.slots.inputs_of(&reached[at]) {
+                handles.add(&input, 1);
+                if met.insert(input.address()) {
+                    reached.push(input);
+                }
+            }
+            at += 1;
+        }
+        // The list has one handle itself.
+        let is_held = |storage: &&Arc<Storage>| handles.of_others(storage) > 1;
+        let mut ahead = reached.iter().filter(is_held).cloned().collect::<Vec<_>>();
+        let mut held = FxHashSet::default();
+        while let Some(storage) = ahead.pop() {
+            if held.insert(storage.address()) {
+                ahead.extend(memory.slots.inputs_of(&storage));
+            }
+        }
+        held
+    }
+
+    fn add(&mut self, storage: &Arc<Storage>, handles: usize) {
+        *self.counts.entry(storage.address() as u64).or_default() += handles;
     }
 
     /// The number of handles that others have.

@@ -78,7 +78,7 @@ impl LeftBehind {
     pub(crate) fn drop_unwanted(&mut self, memory: &Memory) -> bool {
         let left_before = self.cmds.len();
         let mut wanted = VecDeque::new();
-        self.take_wanted(|cmd, error| wanted.push_front((cmd, error)));
+        self.take_wanted(memory, |cmd, error| wanted.push_front((cmd, error)));
         for (cmd, error) in wanted {
             self.push(cmd, error, false, memory);
         }
@@ -247,32 +247,31 @@ impl LeftBehind {
     }
 
     /// Takes all commands, the last first, and hands on those to retry. The others write storages
-    /// that no tensor and no later command holds.
-    pub(crate) fn take_wanted(&mut self, mut receive: impl FnMut(Cmd, Error)) {
+    /// that no tensor and no later command needs.
+    pub(crate) fn take_wanted(&mut self, memory: &Memory, mut receive: impl FnMut(Cmd, Error)) {
         self.touched.clear();
         self.sources.clear();
         self.steps = 0;
         self.refused = None;
-        let handles = Handles::of(self.iter());
-        // The storages that wanted commands behind the one at hand use.
+        let cmds = std::mem::take(&mut self.cmds);
+        let held = Handles::held_by_others(cmds.iter().map(|(cmd, _)| cmd), memory);
+        // What the wanted commands behind the one at hand use.
         let mut used = FxHashSet::default();
-        // They keep their handles until all commands are examined.
-        let mut unwanted = Vec::new();
-        for (cmd, error) in std::mem::take(&mut self.cmds).into_iter().rev() {
+        for (cmd, error) in cmds.into_iter().rev() {
             let is_read = matches!(&cmd, Cmd::Read { reading, .. } if !reading.is_cancelled());
             let is_used = cmd.has_operand(|storage, role| {
                 // The app may look at its own buffer without a call to the engine.
                 let seen = || storage.residency() == Residency::Imported;
-                let is_used = || used.contains(&storage.address());
-                role != Role::Read && (is_used() || seen() || handles.of_others(storage) > 0)
+                let is_used = |address| used.contains(&address) || held.contains(&address);
+                role != Role::Read && (is_used(storage.address()) || seen())
             });
             if is_read || is_used {
                 cmd.visit_operands(|storage, _| {
                     used.insert(storage.address());
+                    let sources = memory.slots.sources_of(storage);
+                    used.extend(sources.iter().map(Storage::address));
                 });
                 receive(cmd, error);
-            } else {
-                unwanted.push(cmd);
             }
         }
     }

@@ -96,10 +96,12 @@ pub(super) fn rematerialize(
         }
         None => return Ok(Ok(())),
     };
+    let inputs = token.inputs.iter().map(|(input, _)| input.clone());
+    let inputs = inputs.collect::<Vec<_>>();
     let made = {
         let _inside = pass.inside();
         let _recording = Recording::begin(pass.address());
-        catch_unwind(AssertUnwindSafe(|| rematerializer()))
+        catch_unwind(AssertUnwindSafe(|| rematerializer(&inputs)))
     };
     let made = made.unwrap_or_else(|_| Err(refused("the rematerializer panicked")));
     let mut state = pass.lock();

@@ -109,20 +109,26 @@ impl Slots {
         false
     }
 
+    /// The inputs from which a rematerializer would compute a storage. One may come several times.
+    pub(crate) fn inputs_of<'a>(
+        &'a self,
+        storage: &Storage,
+    ) -> impl Iterator<Item = Arc<Storage>> + use<'a> {
+        let token = (self.copies(storage)).and_then(|copies| copies.rematerializer.as_ref());
+        let inputs = token.into_iter().flat_map(|token| &token.inputs);
+        inputs.map(|(input, _)| input.clone())
+    }
+
     /// The inputs from which rematerializers would compute a storage, and the inputs of these
     /// inputs, and so on.
     pub(crate) fn sources_of(&self, storage: &Arc<Storage>) -> Vec<Arc<Storage>> {
-        let inputs = |storage: &Storage| {
-            let token = (self.copies(storage)).and_then(|copies| copies.rematerializer.as_ref());
-            let inputs = token.into_iter().flat_map(|token| &token.inputs);
-            inputs.map(|(input, _)| input.clone()).collect::<Vec<_>>()
-        };
-        let (mut known, mut sources) = (FxHashSet::default(), inputs(storage));
+        let mut known = FxHashSet::default();
+        let mut sources: Vec<_> = self.inputs_of(storage).collect();
         let mut at = 0;
         while let Some(source) = sources.get(at) {
             match known.insert(source.address()) {
                 true => {
-                    sources.extend(inputs(&sources[at]));
+                    sources.extend(self.inputs_of(&sources[at]));
                     at += 1;
                 }
                 false => drop(sources.swap_remove(at)),
