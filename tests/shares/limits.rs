@@ -4,9 +4,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use lapidary::shares::{Amount, Share, ShareOptions};
-use lapidary::{Budget, Buffer, DType, Error, Gpu, Residency, Source};
+use lapidary::{Budget, Buffer, DType, Error, Gpu, Kernel, Residency, Source};
 
-use super::{MIB, assert_filled, device, filled, on_device, open, with_budget};
+use super::{MIB, assert_filled, device, filled, on_device, open, open_with_handle, with_budget};
 
 #[test]
 fn a_guarantee_comes_back_from_whoever_borrowed_it() {
@@ -68,6 +68,47 @@ fn a_ceiling_is_never_exceeded() {
     assert_filled(&[large], 1);
     assert_eq!(job.memory().share_use().unwrap().bytes.peak, 10 * MIB);
 }
+
+/// The operands fit in the budget, and beside each other only if the engine lays them out anew.
+#[test]
+fn a_ceiling_holds_for_operands_that_are_laid_out_anew() {
+    let (gpu, sim) = open_with_handle(
+        Budget {
+            staging_bytes: Some(8 * MIB),
+            ..Budget::device(34 * MIB)
+        },
+        false,
+    );
+    let share = ShareOptions::guaranteed(0).with_ceiling(17 * MIB);
+    let job = gpu.share("job", share).unwrap();
+    let later = [filled(&job, 8 * MIB, 2), filled(&job, 4 * MIB, 3)];
+    later.iter().for_each(|one| one.evict().unwrap());
+    // It leaves one slab, whose middle is taken.
+    drop(filled(&gpu, 22 * MIB, 1));
+    let before = filled(&gpu, 7 * MIB, 1);
+    let middle = filled(&job, 8 * MIB, 1);
+    drop(before);
+    let kernel = Kernel::new(&gpu, THREE).unwrap();
+    let call = kernel.call().bind("x", &middle);
+    let call = call.bind("y", &later[0]).bind("z", &later[1]);
+    let made = call.out("sum", &[1], DType::U32).groups([1, 1, 1]);
+    let made = made.run_one().unwrap();
+    let error = made.force().unwrap_err();
+    assert!(error.to_string().contains("ceiling"), "{error}");
+    assert!(job.memory().share_use().unwrap().bytes.peak <= 17 * MIB);
+    assert_filled(&[middle], 1);
+    assert_eq!(sim.complaints(), [""; 0]);
+}
+
+const THREE: &str = "
+@group(0) @binding(0) var<storage, read> x: array<u32>;
+@group(0) @binding(1) var<storage, read> y: array<u32>;
+@group(0) @binding(2) var<storage, read> z: array<u32>;
+@group(0) @binding(3) var<storage, read_write> sum: array<u32>;
+@compute @workgroup_size(1)
+fn add() {
+    sum[0] = x[0] + y[0] + z[0];
+}";
 
 #[test]
 fn nested_shares_keep_the_ceilings_around_them() {

@@ -52,7 +52,7 @@ use super::state::State;
 use crate::alloc::{AllocError, Growth};
 use crate::driver::{BoxFuture, DriverError};
 use crate::error::{Error, Result};
-use crate::memory::{Heap, Hindrance, HoleChoice, ShareId, Storage, Tier, Whom};
+use crate::memory::{Heap, HoleChoice, ShareId, Storage, Tier, Whom};
 use crate::shortage::{Freed, ReclaimCounts, ReclaimStep};
 use crate::transfer::refusal;
 use compact::{Outcome, PLANS};
@@ -246,9 +246,7 @@ async fn lower_share(pass: &Pass, storage: &Arc<Storage>) -> Result<Option<Error
             if state.memory.shares.is_empty() {
                 return Ok(None);
             }
-            let over_ceiling = state.memory.over_ceiling(storage);
-            let never_fits = over_ceiling.and_then(|over| never_fits(&state, storage, &over));
-            if let Some(error) = never_fits {
+            if let Err(error) = check_ceilings(&state, storage) {
                 return Ok(Some(error));
             }
             state.memory.hindrance(storage)
@@ -304,21 +302,31 @@ pub(super) async fn run_until_freed(
     Ok(0)
 }
 
-/// The error of a command that exceeds the ceiling of its share even with nothing else in it.
-fn never_fits(state: &State, storage: &Arc<Storage>, over_ceiling: &Hindrance) -> Option<Error> {
+/// Returns an error if the command at the head of the queue exceeds the ceiling of a share even with
+/// nothing else in it. The operands get their places one by one, and may lie side by side before
+/// all count for the share, so this is known before the first one.
+fn check_ceilings(state: &State, storage: &Arc<Storage>) -> Result<()> {
     let shares = &state.memory.shares;
     let needed = needed::needed_storages(state, storage);
-    let within = needed
-        .iter()
-        .filter(|one| shares.is_within(one.share(), over_ceiling.share));
-    let requested_bytes = within
-        .map(|one| state.memory.slabs.granted_bytes(one.size_bytes()))
-        .sum();
-    let limit_bytes = over_ceiling.limit_bytes;
-    let hint = "That is the ceiling of its share. Raise it, or work on slices, such as some rows of \
-                an operand at a time";
-    (requested_bytes > limit_bytes)
-        .then(|| Error::never_fits(A_COMMAND, requested_bytes, limit_bytes, hint))
+    let ceilings = needed.iter().flat_map(|one| shares.ceilings(one.share()));
+    for (share, limit_bytes) in ceilings {
+        let within = needed.iter();
+        let within = within.filter(|one| shares.is_within(one.share(), share));
+        let needed_bytes = within
+            .map(|one| state.memory.slabs.granted_bytes(one.size_bytes()))
+            .sum();
+        if needed_bytes > limit_bytes {
+            let hint = "That is the ceiling of its share. Raise it, or work on slices, such as some \
+                        rows of an operand at a time";
+            return Err(Error::never_fits(
+                A_COMMAND,
+                needed_bytes,
+                limit_bytes,
+                hint,
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Runs one reclaim step and returns what it freed. `None` if this device lacks the step,

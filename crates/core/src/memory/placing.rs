@@ -90,13 +90,6 @@ impl Memory {
         (self.shares).hindrance(storage.share(), granted_bytes, self.slabs.live_bytes())
     }
 
-    /// The innermost ceiling that the storage would exceed.
-    #[cold]
-    pub(crate) fn over_ceiling(&self, storage: &Storage) -> Option<Hindrance> {
-        let granted_bytes = self.slabs.granted_bytes(storage.size_bytes());
-        (self.shares).over_ceiling(storage.share(), granted_bytes)
-    }
-
     /// The storage lies in this block from now on.
     #[inline]
     fn settle_in(&mut self, storage: &Arc<Storage>, block: BlockId, place: Place) {

@@ -425,7 +425,7 @@ impl Shares {
     }
 
     /// The innermost ceiling that `more_bytes` more of a share would exceed.
-    pub(super) fn over_ceiling(&self, share: ShareId, more_bytes: u64) -> Option<Hindrance> {
+    fn over_ceiling(&self, share: ShareId, more_bytes: u64) -> Option<Hindrance> {
         self.chain(share).find_map(|(share, entry)| {
             let excess_bytes = entry.excess_bytes(more_bytes);
             (excess_bytes > 0).then_some(Hindrance {
@@ -436,6 +436,13 @@ impl Shares {
                 is_ceiling: true,
             })
         })
+    }
+
+    /// The ceilings of a share and of those around it.
+    pub(crate) fn ceilings(&self, share: ShareId) -> impl Iterator<Item = (ShareId, u64)> {
+        let all = self.chain(share);
+        let all = all.map(|(share, entry)| (share, entry.ceiling_bytes));
+        all.filter(|(_, ceiling_bytes)| *ceiling_bytes < u64::MAX)
     }
 
     /// The bytes of a share, and the most that they may be: its lowest ceiling or, where nothing
