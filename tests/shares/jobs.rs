@@ -10,7 +10,7 @@ use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{Budget, DType, Error, Gpu, Options, adapter::AdapterKind};
 
-use super::{Gate, MIB, PATIENT, assert_filled, device, filled, on_device};
+use super::{Gate, MIB, PATIENT, assert_filled, device, filled, on_device, with_handle};
 
 /// Begins to wait for a job on another thread, and returns once it waits or runs.
 fn begin(jobs: &Jobs, job: Job) -> thread::JoinHandle<lapidary::Result<Running>> {
@@ -142,6 +142,36 @@ fn jobs_of_a_share_have_its_guarantee() {
     gpu.memory().set_budget(budget).unwrap();
     assert!(gpu.jobs().admit(Job::new("job", 9 * MIB)).is_err());
     gpu.jobs().admit(Job::new("job", 8 * MIB)).unwrap();
+}
+
+#[test]
+fn jobs_within_a_job_wait_for_what_a_higher_priority_took() {
+    let gpu = device(64 * MIB);
+    let around = gpu.jobs().admit(Job::new("around", 60 * MIB)).unwrap();
+    let jobs = around.jobs();
+    let running = jobs.admit(Job::new("running", 40 * MIB)).unwrap();
+    let before = begin(&jobs, Job::new("before", 30 * MIB));
+    let higher = Job::new("higher", 40 * MIB).with_priority(1);
+    let higher = gpu.jobs().admit(higher).unwrap();
+    // The job around has 24 MiB now, and 60 MiB again later.
+    let after = begin(&jobs, Job::new("after", 30 * MIB));
+    let error = jobs.admit(Job::new("too large", 61 * MIB)).unwrap_err();
+    assert!(matches!(error, Error::NeverFits { .. }), "{error}");
+    drop((higher, running));
+    let both = [before, after].map(|one| one.join().unwrap().unwrap());
+    assert_eq!(jobs.list().len(), 2);
+    drop(both);
+}
+
+#[test]
+fn a_lost_device_ends_the_wait_of_jobs() {
+    let (gpu, sim) = with_handle(64 * MIB, false);
+    let running = gpu.jobs().admit(Job::new("running", 50 * MIB)).unwrap();
+    let waiting = begin(&gpu.jobs(), Job::new("waiting", 40 * MIB));
+    sim.lose("a test");
+    let error = waiting.join().unwrap().unwrap_err();
+    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    drop(running);
 }
 
 #[test]

@@ -191,6 +191,14 @@ pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
     (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
 }
 
+/// By how much jobs of higher priorities have lowered the guarantee of this engine's job; 0 if it is
+/// none.
+pub(crate) fn lowered_bytes(engine: &Engine) -> u64 {
+    let state = engine.lock();
+    let lowered = engine.share();
+    lowered.map_or(0, |share| state.memory.shares.lowered_bytes(share.id()))
+}
+
 /// Changes what the shares of other engines of the device are guaranteed. A guarantee that could
 /// not be kept stays less. The caller keeps the sum of all guarantees within what there is.
 pub(crate) fn set_guarantees(engine: &Engine, changes: &[(Arc<Engine>, u64)]) -> Result<()> {

@@ -150,7 +150,7 @@ impl JobList {
             let is_late = deadline.is_some_and(|deadline| deadline <= self.board.now());
             if is_late || has_more || self.may_look() {
                 // Between two parts a deadline or a cancellation is noticed.
-                has_more = match self.unmet(entered.id).filter(|_| !is_late) {
+                has_more = match self.unmet_of_any(entered.id).filter(|_| !is_late) {
                     Some(unmet) => block_on("Jobs::admit", way_maker.part(self.engine(), unmet))?,
                     None => false,
                 };
@@ -174,6 +174,18 @@ impl JobList {
     /// What is in the way of a job, though it fits beside the other jobs.
     fn unmet(&self, id: u64) -> Option<Unmet> {
         self.board.state.lock().jobs.get(&id)?.unmet
+    }
+
+    /// What is in the way of this job, or else of another one: only one of those that wait looks.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn unmet_of_any(&self, id: u64) -> Option<Unmet> {
+        let state = self.board.state.lock();
+        let own = state.jobs.get(&id).and_then(|entry| entry.unmet);
+        let hindered = || {
+            let all = state.jobs.iter();
+            all.filter_map(|(id, entry)| Some((*id, entry.unmet?)))
+        };
+        own.or_else(|| hindered().min_by_key(|(id, _)| *id).map(|(_, unmet)| unmet))
     }
 
     /// If memory that may be of no use is in the way of a job, frees it and looks again.
@@ -252,8 +264,9 @@ impl JobList {
         let mut state = self.board.state.lock();
         let capacity_bytes = self.capacity_bytes(&state)?;
         state.plan.capacity_bytes = capacity_bytes;
-        if job.peak_bytes > capacity_bytes {
-            return Err(job.never_fits(capacity_bytes));
+        let most_bytes = self.most_bytes(capacity_bytes);
+        if job.peak_bytes > most_bytes {
+            return Err(job.never_fits(most_bytes));
         }
         let now = self.board.now();
         let id = state.plan.enter(Wish {
@@ -287,6 +300,12 @@ impl JobList {
                 Err(Error::option("budget", reason))
             }
         }
+    }
+
+    /// The most bytes that all jobs together may have later. Within a job, they get back what jobs of
+    /// higher priorities have taken from it.
+    fn most_bytes(&self, capacity_bytes: u64) -> u64 {
+        capacity_bytes.saturating_add(shares::lowered_bytes(self.engine()))
     }
 
     fn poll(&self, id: u64, waker: &Waker) -> Poll<Result<Gpu>> {
@@ -330,11 +349,19 @@ impl JobList {
     /// wakes those for whom there is news: a waker may run code of the app.
     fn advance(&self, mut state: MutexGuard<'_, State>) {
         if let Ok(capacity_bytes) = self.capacity_bytes(&state) {
+            let most_bytes = self.most_bytes(capacity_bytes);
             state.plan.capacity_bytes = capacity_bytes;
-            for id in state.plan.take_too_large() {
+            for id in state.plan.take_larger(most_bytes) {
                 if let Some(entry) = state.jobs.get_mut(&id) {
                     let closed = self.engine().check_open().err();
-                    entry.fail(closed.unwrap_or_else(|| entry.job.never_fits(capacity_bytes)));
+                    entry.fail(closed.unwrap_or_else(|| entry.job.never_fits(most_bytes)));
+                }
+            }
+        }
+        if let Err(lost) = self.engine().check_lost() {
+            for id in state.plan.take_all() {
+                if let Some(entry) = state.jobs.get_mut(&id) {
+                    entry.fail(lost.clone());
                 }
             }
         }

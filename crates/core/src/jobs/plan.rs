@@ -83,10 +83,14 @@ impl Plan {
         self.take_out(|wish| wish.deadline.is_some_and(|deadline| deadline <= now))
     }
 
-    /// The waiting jobs that exceed the capacity, because it has fallen. They wait no more.
-    pub(super) fn take_too_large(&mut self) -> Vec<u64> {
-        let most_bytes = self.capacity_bytes;
+    /// The waiting jobs that exceed the most that there will be. They wait no more.
+    pub(super) fn take_larger(&mut self, most_bytes: u64) -> Vec<u64> {
         self.take_out(|wish| wish.peak_bytes > most_bytes)
+    }
+
+    /// All waiting jobs. They wait no more.
+    pub(super) fn take_all(&mut self) -> Vec<u64> {
+        self.take_out(|_| true)
     }
 
     fn take_out(&mut self, is_taken: impl Fn(&Wish) -> bool) -> Vec<u64> {
@@ -269,7 +273,7 @@ mod tests {
         admit(&mut plan);
         let (large, small) = (plan.enter(wish(80, 0)), plan.enter(wish(60, 0)));
         plan.capacity_bytes = 70;
-        assert_eq!(plan.take_too_large(), [large]);
+        assert_eq!(plan.take_larger(plan.capacity_bytes), [large]);
         plan.leave(first);
         assert_eq!(admit(&mut plan), [small]);
     }

@@ -6,7 +6,7 @@
 //! rest has to leave. So two things may break a promise: bytes that have to leave and find no
 //! place elsewhere, and pinned bytes, which cannot leave.
 
-use super::super::share::{Amount, ShareId};
+use super::super::share::{Amount, MadeBy, ShareId};
 use super::super::slabs::Slabs;
 use super::super::slots::Slots;
 use super::{Entry, Hindrance, Lending, Shares, Whole};
@@ -93,6 +93,18 @@ impl Shares {
             (entry.wanted_bytes, entry.guaranteed_bytes) = (bytes, bytes);
             self.fit_within(id);
         }
+    }
+
+    /// By how much the guarantee of a job is less than its peak, which is its ceiling. 0 for other
+    /// shares.
+    pub(crate) fn lowered_bytes(&self, id: ShareId) -> u64 {
+        let job = self
+            .entries
+            .get(id)
+            .filter(|entry| entry.made_by == MadeBy::Jobs && !entry.is_closed);
+        job.map_or(0, |job| {
+            job.ceiling_bytes.saturating_sub(job.guaranteed_bytes)
+        })
     }
 
     /// Guarantees within a share are what was asked for or, if the share has less, what the older
