@@ -19,6 +19,33 @@ fn ramp() -> Source {
 }
 
 #[test]
+fn totals_go_on_after_a_lost_device() {
+    let (gpu, sim) = open_alone(options());
+    let all: Vec<_> = (0..64)
+        .map(|n| gpu.tensor(&numbers(n, 1 << 14), &[1 << 14]).unwrap())
+        .collect();
+    all.iter().for_each(|one| one.force().unwrap());
+    let kept: Vec<_> = all.into_iter().step_by(3).collect();
+    gpu.finish().unwrap();
+    let moved_bytes = gpu.memory().compact(u64::MAX).unwrap().moved_bytes;
+    assert!(moved_bytes > 0);
+    let before = gpu.memory().stats();
+    let measure = gpu.memory().measure("around the loss").unwrap();
+    sim.lose("a test");
+    gpu.reopen().unwrap();
+    let again = gpu.tensor(&numbers(0, 64), &[64]).unwrap();
+    again.force().unwrap();
+    assert_eq!(measure.end().unwrap().moved_bytes, 0);
+    let after = gpu.memory().stats();
+    assert_eq!(after.moved_bytes, before.moved_bytes);
+    // The slabs of the lost device are released.
+    assert_eq!(after.slabs_released, before.slabs_created);
+    assert_eq!(after.slabs_created, before.slabs_created + 1);
+    drop((kept, again));
+    ended(gpu, &sim);
+}
+
+#[test]
 fn what_is_elsewhere_survives_a_lost_device_and_the_rest_is_listed() {
     for maps_slabs in [false, true] {
         let (gpu, sim) = open_alone(SimOptions {

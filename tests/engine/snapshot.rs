@@ -3,7 +3,7 @@
 use lapidary::shares::ShareOptions;
 use lapidary::sim::SimOptions;
 use lapidary::{
-    Budget, DType, Error, Gpu, Residency,
+    Budget, DType, Error, Gpu, Residency, Source,
     stats::{BlockState, Event, ReclaimStep, Snapshot},
 };
 use lapidary_core::internal::SNAPSHOT_VERSION;
@@ -73,6 +73,28 @@ fn a_snapshot_says_where_everything_is_and_whose() {
     assert_eq!(snapshot.stats.evictions, 2);
     let last = snapshot.moments.last().unwrap();
     assert!(last.at_ns <= snapshot.taken_at_ns && snapshot.taken_unix_ms > 0);
+}
+
+#[test]
+fn what_is_off_the_device_counts_for_its_maker_too() {
+    let (gpu, _) = open_alone(SimOptions::default());
+    let before = gpu.zeros(&[1000], DType::F32).unwrap().named("before");
+    before.force().unwrap();
+    drop(before);
+    // It takes the place of the first in the engine's table.
+    let source = Source::bytes(vec![7; 2000].into());
+    let backed = gpu.backed(source, &[2000], DType::U8).unwrap();
+    let backed = backed.named("backed");
+    let away = gpu.zeros(&[3000], DType::U8).unwrap().named("there");
+    away.evict().unwrap();
+    let away = away.named("away");
+    let snapshot = gpu.memory().snapshot();
+    let name = |tag: u32| snapshot.tags[tag as usize].as_ref().unwrap().name();
+    let evicted = snapshot.evicted.iter();
+    let mut evicted: Vec<_> = evicted.map(|one| (one.bytes, name(one.tag))).collect();
+    evicted.sort_unstable();
+    assert_eq!(evicted, [(2000, Some("backed")), (3008, Some("away"))]);
+    drop((backed, away));
 }
 
 #[test]

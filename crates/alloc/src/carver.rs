@@ -73,10 +73,15 @@ impl Carver {
 
     pub(super) fn with_zones(unit_bytes: u64, zones: u8) -> Result<Carver, AllocError> {
         let unit = Unit::new(unit_bytes).ok_or(AllocError::UnitSize { unit_bytes })?;
+        Ok(Carver::empty(unit, zones))
+    }
+
+    /// A carver without slabs, which knows no handle of another one.
+    pub(super) fn empty(unit: Unit, zones: u8) -> Carver {
         let origin = NEXT_ORIGIN
             .fetch_add(1, Ordering::Relaxed)
             .wrapping_mul(ORIGIN_STEP);
-        Ok(Carver {
+        Carver {
             unit,
             max_slab_bytes: unit.bytes(MAX_GRANULES).min(MAX_SLAB_BYTES),
             nodes: NodeTable::with_capacity(0),
@@ -84,7 +89,7 @@ impl Carver {
             zones: (0..zones).map(|_| Zone::new()).collect(),
             counters: Counters::default(),
             generation: origin,
-        })
+        }
     }
 
     /// Adds an empty slab. A size that is no multiple of the granule is rounded down. O(1).

@@ -133,7 +133,11 @@ impl Pools {
             });
         }
         config.max_slab_bytes = config.max_slab_bytes.min(limit_bytes) & !(config.unit_bytes - 1);
-        Ok(Pools {
+        Ok(Pools::empty(carver, config))
+    }
+
+    fn empty(carver: Carver, config: PoolConfig) -> Pools {
+        Pools {
             carver,
             config,
             highest_reserved_bytes: 0,
@@ -142,7 +146,15 @@ impl Pools {
             releases_at_mark: 0,
             series_bytes: 0,
             series_slabs: 0,
-        })
+        }
+    }
+
+    /// Forgets all slabs with their blocks, as when their device is lost. The totals and the peaks
+    /// of the statistics stay.
+    pub fn clear(&mut self) {
+        let counters = self.carver.counters.emptied();
+        *self = Pools::empty(Carver::empty(self.carver.unit, ZONES), self.config);
+        self.carver.counters = counters;
     }
 
     /// The configuration of these pools.

@@ -167,6 +167,16 @@ pub(super) struct Counters {
 }
 
 impl Counters {
+    /// After all blocks and slabs are gone. Totals and peaks stay.
+    pub(super) fn emptied(mut self) -> Self {
+        self.requested.now = 0;
+        self.reserved.now = 0;
+        self.granted.lower(self.granted.now());
+        self.blocks.lower(self.blocks.now());
+        self.slabs_released = self.slabs_created;
+        self
+    }
+
     pub(super) fn reset_peaks(&mut self) {
         for level in [&mut self.requested, &mut self.reserved] {
             level.peak = level.now;

@@ -378,7 +378,7 @@ impl Engine {
             source: Some(source),
             ..Copies::default()
         };
-        self.lock().memory.slots.back(storage, copies);
+        self.lock().memory.back(storage, copies);
     }
 
     /// Registers a rematerializer for the present bytes of a storage. It is valid as long as no

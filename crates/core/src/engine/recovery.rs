@@ -80,10 +80,7 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
         diagnose.device_gone();
     }
     state.unplace_head();
-    let recovered = state
-        .memory
-        .device_gone(&cause)
-        .map_err(|error| Error::driver("the device's limits", error.to_string()))?;
+    let recovered = state.memory.device_gone(&cause);
     state.take_up_left_behind();
     // Uploads that threads have staged but not appended yet are lost too.
     state.staging_loss.lost(pass.uploads.epoch(), cause);

@@ -17,7 +17,7 @@ use super::placing::Moved;
 use super::slabs::{Slab, Slabs};
 use super::slots::Candidate;
 use super::storage::Storage;
-use crate::alloc::{AllocError, BlockId, Growth, Pools, SlabId, Spot};
+use crate::alloc::{BlockId, Growth, Pools, SlabId, Spot};
 use crate::driver::BufferId;
 
 /// The heap of one engine.
@@ -119,11 +119,11 @@ impl HostHeap {
     }
 
     /// The device is lost, with the whole heap.
-    pub(super) fn clear(&mut self) -> Result<(), AllocError> {
+    pub(super) fn clear(&mut self) {
         self.epoch += 1;
         self.charges.clear();
         self.refused_at_bytes = None;
-        self.slabs.clear()
+        self.slabs.clear();
     }
 }
 

@@ -1,7 +1,10 @@
 //! What each change of a block means for the counters, the shares, the watermarks and the canaries.
 
+use std::sync::Arc;
+
 use super::Memory;
 use super::canary::Zone;
+use super::copies::Copies;
 use super::history::Event;
 use super::place::Place;
 use super::share::ShareId;
@@ -136,10 +139,17 @@ impl Memory {
         let after = self.census.tag_index(storage);
         let slot = self.slots.at_mut(index);
         let (before, bytes) = (slot.tag, slot.size_bytes);
+        slot.tag = after;
         if slot.block.is_some() && before != after {
-            slot.tag = after;
             self.census.retagged(before, after, bytes);
         }
+    }
+
+    /// Adds a storage off the device, with its copies.
+    pub(crate) fn back(&mut self, storage: &Arc<Storage>, copies: Copies) {
+        let tag = self.census.tag_index(storage);
+        let index = self.slots.back(storage, copies);
+        self.slots.at_mut(index).tag = tag;
     }
 
     /// Bytes were uploaded to a storage.

@@ -394,10 +394,10 @@ impl Memory {
 
     /// The device is lost, with every place on it. Storages with copies count as evicted. The
     /// others have no value, with `cause`.
-    pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Result<Recovered, AllocError> {
-        self.slabs.clear()?;
+    pub(crate) fn device_gone(&mut self, cause: &Arc<Error>) -> Recovered {
+        self.slabs.clear();
         if let Some(heap) = &mut self.heap {
-            heap.clear()?;
+            heap.clear();
         }
         self.slots.next_batch();
         self.canaries.forget(None);
@@ -428,7 +428,7 @@ impl Memory {
             }
         }
         recovered.gone.sort();
-        Ok(recovered)
+        recovered
     }
 
     /// The memory of a dry run: the same blocks in the same slabs, of storages that stand for those

@@ -99,12 +99,11 @@ impl Slabs {
     }
 
     /// The device is lost, with all slabs.
-    pub(super) fn clear(&mut self) -> Result<(), AllocError> {
-        self.pools = Pools::new(*self.pools.config())?;
+    pub(super) fn clear(&mut self) {
+        self.pools.clear();
         self.table.clear();
         self.owners.clear();
         self.in_batch.clear();
-        Ok(())
     }
 
     /// All slabs, by their index.

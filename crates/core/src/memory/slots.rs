@@ -173,6 +173,7 @@ impl Slots {
         let number = self.next_number();
         // `free` left all other fields empty.
         let slot = &mut self.table[index as usize];
+        (slot.tag, slot.share) = (0, ShareId::MAIN);
         slot.storage = Arc::downgrade(storage);
         slot.size_bytes = storage.size_bytes();
         slot.place = place;

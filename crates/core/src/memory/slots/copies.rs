@@ -178,10 +178,11 @@ impl Slots {
     }
 
     /// Adds a storage without a place; its source will give its bytes.
-    pub(crate) fn back(&mut self, storage: &Arc<Storage>, copies: Copies) {
+    pub(in super::super) fn back(&mut self, storage: &Arc<Storage>, copies: Copies) -> u32 {
         let index = self.add(storage, None, None);
         storage.set_slot(index, copies.residency());
         self.table[index as usize].copies = Some(Box::new(copies));
+        index
     }
 
     /// Sets the copies of a fake that stands for a storage with copies.
