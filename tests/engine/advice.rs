@@ -243,6 +243,14 @@ fn waits_for_memory_are_named_with_the_tensor_and_a_way_out() {
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
+    // Without a budget there is none to raise.
+    let mut unlimited = snapshot.clone();
+    unlimited.stats.budget_bytes = None;
+    let text = waiting(&unlimited).unwrap();
+    assert!(
+        text.contains("mostly for the disk. It helps to let more"),
+        "{text}"
+    );
     // A small part of the time is no matter.
     snapshot.taken_at_ns = 40_000_000_000;
     assert_eq!(waiting(&snapshot), None);

@@ -149,4 +149,12 @@ fn snapshots_have_the_shares() {
             .contains("`app/user` fills its ceiling of 4.00 MiB"),
         "{of_share}"
     );
+    let mut unlimited = snapshot;
+    unlimited.stats.budget_bytes = None;
+    let advice = unlimited.advice();
+    let of_share = advice.iter().find(|one| one.topic == Topic::Share).unwrap();
+    assert!(
+        of_share.text.contains("while the device has no budget."),
+        "{of_share}"
+    );
 }

@@ -239,20 +239,25 @@ impl Snapshot {
         };
         let full = self.stats.shares.iter().filter(is_full);
         let share = full.max_by_key(|share| share.restores)?;
-        let limit_bytes = self.stats.budget_bytes.unwrap_or(u64::MAX);
-        let free_bytes = limit_bytes.saturating_sub(self.stats.device_bytes.now);
-        let free_bytes = free_bytes.saturating_add(self.stats.cached_bytes.now);
         let ceiling_bytes = share.ceiling_bytes?;
+        let (free, bytes) = match self.stats.budget_bytes {
+            Some(budget_bytes) => {
+                let free_bytes = budget_bytes.saturating_sub(self.stats.device_bytes.now);
+                let free_bytes = free_bytes.saturating_add(self.stats.cached_bytes.now);
+                let free = format!("{} of the device are free", Bytes(free_bytes));
+                (free, free_bytes.min(ceiling_bytes))
+            }
+            None => ("the device has no budget".into(), ceiling_bytes),
+        };
         let text = format!(
             "the share `{}` fills its ceiling of {}, and its tensors were restored {} times, while \
-             {} of the device are free. Raise its ceiling (`Share::resize`), or keep fewer \
-             of its tensors alive at once.",
+             {free}. Raise its ceiling (`Share::resize`), or keep fewer of its tensors alive at \
+             once.",
             printable_end(&share.path, 60),
             Bytes(ceiling_bytes),
             share.restores,
-            Bytes(free_bytes),
         );
-        suggest(Topic::Share, free_bytes.min(ceiling_bytes), text)
+        suggest(Topic::Share, bytes, text)
     }
 
     fn staging(&self) -> Option<Suggestion> {

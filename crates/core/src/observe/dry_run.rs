@@ -151,7 +151,7 @@ impl fmt::Display for DryRun {
         };
         row("device", self.peak_device_bytes, budget)?;
         row("uploaded", self.uploaded_bytes, "in all".into())?;
-        if self.evictions + self.restores > 0 {
+        if self.evictions > 0 || self.restores > 0 {
             let (host, disk) = (Bytes(self.peak_host_bytes), Bytes(self.peak_disk_bytes));
             let times = Counted(self.evictions, "time");
             let stores = match self.peak_store_bytes {
@@ -197,7 +197,8 @@ impl fmt::Display for DryRun {
             )?;
         }
         let rest = self.holders.iter().skip(HOLDER_LINES);
-        let rest_bytes: u64 = rest.map(|holder| holder.bytes).sum();
+        // The fields may hold any values.
+        let rest_bytes = rest.fold(0, |sum: u64, holder| sum.saturating_add(holder.bytes));
         match rest_bytes {
             0 => Ok(()),
             _ => writeln!(f, "  {:>10}  by others", Bytes(rest_bytes)),

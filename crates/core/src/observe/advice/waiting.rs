@@ -48,19 +48,22 @@ impl Snapshot {
                 in_a_sentence(one.waits.longest().0),
             )
         });
-        let budget = match self.short_bytes() {
-            Some(short_bytes) => format!("Raise the budget by {}", Bytes(short_bytes)),
-            None => "Raise the budget".into(),
-        };
         let or_else = match waits.longest().0 {
             "store" | "disk" => {
                 "let more evicted tensors stay in the host's memory (`Budget::host_bytes`)"
             }
             _ => "keep fewer tensors alive at once",
         };
+        let by = self
+            .short_bytes()
+            .map(|bytes| format!(" by {}", Bytes(bytes)));
+        let by = by.unwrap_or_default();
+        let help = match self.stats.budget_bytes {
+            Some(_) => format!("Raise the budget{by} (`GpuMemory::set_budget`), or {or_else}."),
+            None => format!("It helps to {or_else}."),
+        };
         let text = format!(
-            "passes spent {} % of the time waiting for memory, {waits}.{whose} {budget} \
-             (`GpuMemory::set_budget`), or {or_else}.",
+            "passes spent {} % of the time waiting for memory, {waits}.{whose} {help}",
             percent(total_ns, all_ns.max(total_ns)),
         );
         Some(about_time(Topic::Waiting, text))
