@@ -181,6 +181,15 @@ fn rows_of_several_matrices_are_one_weight() {
 }
 
 #[test]
+fn more_rows_than_there_are_numbers_are_refused() {
+    let most = [1 << 63, 0];
+    let bytes = file_with(&[("one", "F32", &most, &[]), ("other", "F32", &most, &[])]);
+    let (gpu, file) = (open(), ModelFile::from_bytes(bytes).unwrap());
+    let joined = (gpu.files()).load_joined_weight_backed(&file, &["one", "other"]);
+    assert!(matches!(joined, Err(Error::Shape { .. })), "{joined:?}");
+}
+
+#[test]
 fn forms_that_cannot_be_are_refused() {
     let bytes = file_with(&[
         ("dense", "F32", &[1, 48], &[0; 4 * 48]),

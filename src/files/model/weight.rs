@@ -18,8 +18,9 @@ pub(super) fn load_quantized(
     name: &str,
     group: Option<u64>,
 ) -> Result<Quantized> {
-    let part = Part::scaled("load_quantized_backed", file, name, group)?;
-    quantized(&Part::load(gpu, &[name], &[part])?)
+    let operation = "load_quantized_backed";
+    let part = Part::scaled(operation, file, name, group)?;
+    quantized(&Part::load(operation, gpu, &[name], &[part])?)
 }
 
 /// Does what [`load_joined_weight_backed`](crate::files::Files::load_joined_weight_backed) says.
@@ -53,7 +54,7 @@ pub(super) fn load(
             });
         }
     }
-    let tensors = Part::load(gpu, names, &parts)?;
+    let tensors = Part::load(operation, gpu, names, &parts)?;
     match first.kind {
         Kind::Plain(_) => Weight::new(tensors[0].clone()),
         Kind::Blocks(format) => Weight::from_blocks(format, tensors[0].clone()),
@@ -208,8 +209,19 @@ impl Part {
 
     /// Makes the tensors of a weight whose rows are those of all parts, which are of one kind.
     #[track_caller]
-    fn load(gpu: &Gpu, names: &[&str], parts: &[Part]) -> Result<Vec<Tensor>> {
-        let n: usize = parts.iter().map(|part| part.n).sum();
+    fn load(
+        operation: &'static str,
+        gpu: &Gpu,
+        names: &[&str],
+        parts: &[Part],
+    ) -> Result<Vec<Tensor>> {
+        let mut rows = parts.iter().map(|part| part.n);
+        // Rows without elements may be any number.
+        let n = rows.try_fold(0, usize::checked_add);
+        let n = n.ok_or_else(|| Error::Shape {
+            operation,
+            reason: format!("{} matrices have too many rows together", parts.len()),
+        })?;
         let name = match names {
             [one] => (*one).to_owned(),
             _ => format!("{} and {} more", names[0], names.len() - 1),
