@@ -30,8 +30,8 @@ const PRESSURE: u32 = 5;
 /// Writes the history of a snapshot as a trace for <https://ui.perfetto.dev> and
 /// `chrome://tracing`. Counters show the budget, reserved bytes, live bytes (blocks, as
 /// [`MemoryStats::live_bytes`](lapidary_core::stats::MemoryStats::live_bytes)), and the tags with
-/// the highest peaks. Instants show submissions, transfers, moves, slabs, reclaim steps and
-/// refusals. Kernels are slices if [they were
+/// the highest peaks. Canaries are no part of the live bytes. Instants show submissions, transfers,
+/// moves, slabs, reclaim steps and refusals. Kernels are slices if [they were
 /// timed](lapidary_core::diagnostics::GpuKernels::time). Times begin when the device was opened.
 ///
 /// # Errors

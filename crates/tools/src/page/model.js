@@ -24,11 +24,10 @@ function lookup(ids, count) {
     return {
       get: id => table[id - least] ?? -1,
       set: (id, stay) => { table[id - least] = stay; },
-      clear: () => table.fill(-1),
     };
   }
   const map = new Map();
-  return { get: id => map.get(id) ?? -1, set: (id, stay) => { map.set(id, stay); }, clear: () => map.clear() };
+  return { get: id => map.get(id) ?? -1, set: (id, stay) => { map.set(id, stay); } };
 }
 
 function stayColumns(most) {
@@ -58,14 +57,18 @@ function slabsOf(snapshot) {
     slabs.set(id, slab);
     return slab;
   };
+  // Those that a lost device would take along.
+  let present = [];
   for (let i = 0; i < events.count; i++) {
     const kind = events.kind[i];
-    if (kind === SLAB_CREATED) add(events.slab[i], events.bytes[i], CLASSES[events.who[i]], i + 1);
-    else if (kind === SLAB_RELEASED) {
+    if (kind === SLAB_CREATED) {
+      present.push(add(events.slab[i], events.bytes[i], CLASSES[events.who[i]], i + 1));
+    } else if (kind === SLAB_RELEASED) {
       const slab = slabs.get(events.slab[i]) ?? add(events.slab[i], events.bytes[i], "", 0);
       slab.until = i + 1;
     } else if (kind === REOPENED) {
-      for (const slab of slabs.values()) slab.until = Math.min(slab.until, i + 1);
+      for (const slab of present) slab.until = Math.min(slab.until, i + 1);
+      present = [];
     }
   }
   for (const { id, bytes, className } of snapshot.slabs) {
@@ -116,6 +119,8 @@ function staysOf(snapshot) {
     stays.offset[stay] = offset;
   };
 
+  // The stays before this one have ended.
+  let first = 0;
   for (let i = 0; i < events.count; i++) {
     const id = events.id[i];
     switch (events.kind[i]) {
@@ -141,8 +146,10 @@ function staysOf(snapshot) {
         break;
       }
       case REOPENED:
-        for (let stay = 0; stay < stays.count; stay++) stays.until[stay] = Math.min(stays.until[stay], i + 1);
-        open.clear();
+        for (; first < stays.count; first++) {
+          stays.until[first] = Math.min(stays.until[first], i + 1);
+          open.set(stays.id[first], -1);
+        }
     }
   }
   for (const slab of snapshot.slabs) {
@@ -191,13 +198,21 @@ function storagesIn(events, more) {
   return all.subarray(0, count + more.length);
 }
 
-// The least size of a slab that only blocks name.
-function addNamedSlabs(slabs, stays) {
+// The least size of a slab that only blocks name. It was there from when the device was opened, and
+// until it was lost.
+function addNamedSlabs({ events }, slabs, stays) {
+  const reopened = [];
+  for (let i = 0; i < events.count; i++) if (events.kind[i] === REOPENED) reopened.push(i + 1);
   for (let stay = 0; stay < stays.count; stay++) {
     const id = stays.slab[stay];
     if (id === UNKNOWN) continue;
     let slab = slabs.get(id);
-    if (!slab) slabs.set(id, slab = { id, bytes: 0, className: "", from: 0, until: FOREVER, index: slabs.size, isGuessed: true });
+    if (!slab) {
+      const next = below(reopened, stays.from[stay] + 1);
+      const from = reopened[next - 1] ?? 0, until = reopened[next] ?? FOREVER;
+      slab = { id, bytes: 0, className: "", from, until, index: slabs.size, isGuessed: true };
+      slabs.set(id, slab);
+    }
     if (slab.isGuessed) slab.bytes = Math.max(slab.bytes, stays.offset[stay] + stays.bytes[stay]);
   }
 }
@@ -246,7 +261,7 @@ function modelOf(snapshot) {
   const { events } = snapshot;
   const slabs = slabsOf(snapshot);
   const { stays, ended, began } = staysOf(snapshot);
-  addNamedSlabs(slabs, stays);
+  addNamedSlabs(snapshot, slabs, stays);
   const { total, reserved } = totalsOf(snapshot, slabs, { stays, ended, began });
   const peaks = pyramid(total);
   const marks = marksOf(events);

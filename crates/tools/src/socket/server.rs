@@ -305,14 +305,17 @@ impl Client {
                 Request::Snapshot => snapshot(sampler)?,
             };
             self.asked.clear();
-            self.answered_at = Some(now);
+            // A snapshot may take long.
+            self.answered_at = Some(Instant::now());
             return self.tell();
         }
         if !self.answer.is_empty() {
-            if self.answered_at.is_some_and(|at| now >= at + PATIENCE) {
+            // The client may have read while another one's answer was made.
+            self.tell()?;
+            let is_late = self.answered_at.is_some_and(|at| now >= at + PATIENCE);
+            if is_late && !self.answer.is_empty() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            return self.tell();
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Torch {
         }
         let rest = self.enter(Block {
             size: rest,
-            at: block.at + size,
+            at: block.at.saturating_add(size),
             before: Some(index),
             ..block
         });
