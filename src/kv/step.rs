@@ -104,6 +104,9 @@ impl<'a> KvStep<'a> {
     /// head of keys serves a group of neighbouring heads of queries. Only one tile of scores is
     /// ever stored, so any number of keys needs no more memory.
     ///
+    /// Keys and values are to be finite as elements of the pages: 70,000 is none in f16. Others may
+    /// make NaN also of tokens from whose view they are hidden.
+    ///
     /// # Errors
     /// [`Error::Shape`] for shapes that do not match the cache, and for a layer, window, scale or
     /// softcap that cannot be. [`Error::DType`] for integers and bools, [`Error::Foreign`] for

@@ -56,7 +56,8 @@ impl Tensor {
     ///   keys are a cache that ends with those of the queries, use [`Causal::LastKey`].
     /// - `scale` is 1/√size unless given.
     ///
-    /// A query that sees no key gives zeros, as in PyTorch from 2.5 on (before, NaN).
+    /// A query that sees no key gives zeros, as in PyTorch from 2.5 on (before, NaN). Values that
+    /// are not finite may make NaN also of queries from which they are hidden, as in PyTorch.
     ///
     /// ```
     /// # use lapidary::Tensor;

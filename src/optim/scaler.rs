@@ -11,12 +11,17 @@ use crate::tensor::history::Paused;
 use lapidary_core::internal::{Engine, Handle, MadeFor, Storage};
 use lapidary_core::{DType, Error, Result};
 
+/// Gradients are multiplied by the inverse of the scale. A device may take that of a larger scale
+/// for 0.
+const MOST_SCALE: f32 = 1.0 / f32::MIN_POSITIVE;
+
 /// Options of a [`LossScaler`]. The defaults are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossScalerOptions {
-    /// The first scale.
+    /// The first scale, at most 2¹²⁶.
     pub initial_scale: f32,
-    /// The scale is multiplied by this after `growth_interval` good steps.
+    /// The scale is multiplied by this after `growth_interval` good steps, unless it would exceed
+    /// 2¹²⁶.
     pub growth_factor: f32,
     /// The scale is multiplied by this after gradients that were not finite.
     pub backoff_factor: f32,
@@ -76,7 +81,7 @@ impl LossScaler {
     ///
     /// # Errors
     ///
-    /// [`Error::Option`] for a scale that is not above 0 or not finite, or for a growth of 1 or
+    /// [`Error::Option`] for a scale that is not above 0 or above 2¹²⁶, or for a growth of 1 or
     /// less. Also for a backoff outside of 0 to 1, or an interval of 0.
     #[track_caller]
     pub fn new(gpu: &Gpu, options: LossScalerOptions) -> Result<LossScaler> {
@@ -148,8 +153,7 @@ impl LossScaler {
         let is_bad = self.checked_number("update")?.gt(0.0)?;
         let good = (&self.good_steps + 1.0)?.masked_fill(&is_bad, 0.0)?;
         let is_enough = good.ge(of.growth_interval as f32)?;
-        // A scale that would be infinite stays.
-        let may_grow = self.scale.le(f32::MAX / of.growth_factor)?;
+        let may_grow = self.scale.le(MOST_SCALE / of.growth_factor)?;
         let grown = (&self.scale * of.growth_factor)?;
         let grown = is_enough
             .logical_and(&may_grow)?
@@ -254,10 +258,10 @@ impl LossScaler {
 impl LossScalerOptions {
     fn check(&self) -> Result<()> {
         let scale = self.initial_scale;
-        if !(scale.is_finite() && scale > 0.0) {
+        if !(scale > 0.0 && scale <= MOST_SCALE) {
             return refuse(
                 "initial_scale",
-                format!("{scale} is not a finite number above 0"),
+                format!("{scale} is not above 0 and at most 2¹²⁶, whose inverse devices know"),
             );
         }
         let growth = self.growth_factor;

@@ -67,6 +67,8 @@ fn windows_scales_and_softcaps_are_followed() -> Result<()> {
             (100, Some(17), Some(2.0)),
             (1, Some(20), None),
             (1, Some(usize::MAX), Some(50.0)),
+            (2, None, Some(1e8)),
+            (1, None, Some(f32::MAX)),
             (130, None, None),
             (3, Some(65), None),
         ] {

@@ -23,6 +23,27 @@ fn attention_of_what_is_not_finite_is_not_a_number_in_its_row_only() -> Result<(
     Ok(())
 }
 
+#[test]
+fn attention_over_keys_without_elements_weighs_all_alike() -> Result<()> {
+    for gpu in each() {
+        let v = Array::new(&[2, 3, 4], |at| at as f64);
+        for queries in [1, 5] {
+            let q = gpu.zeros(&[2, queries, 0], DType::F32)?;
+            let k = gpu.zeros(&[2, 3, 0], DType::F32)?;
+            let v = v.upload(&gpu, DType::F32);
+            let y = q.scaled_dot_product_attention(&k, &v, None, false, None)?;
+            let expected = v.mean_keepdim(&[1])?;
+            assert!(
+                download(&y.sub(&expected)?)
+                    .values
+                    .iter()
+                    .all(|v| v.abs() < 1e-5)
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The heads of a group are rows: one launch for any number of heads that share keys.
 #[test]
 fn one_query_of_grouped_heads_is_one_launch() -> Result<()> {

@@ -82,6 +82,11 @@ fn options() {
         LossScaler::new(&gpu, options)
     };
     check_option(scaler(|of| of.initial_scale = 0.0), "initial_scale", "0");
+    check_option(
+        scaler(|of| of.initial_scale = 1e38),
+        "initial_scale",
+        "2¹²⁶",
+    );
     check_option(scaler(|of| of.growth_factor = 1.0), "growth_factor", "1");
     check_option(scaler(|of| of.backoff_factor = 1.0), "backoff_factor", "1");
     check_option(scaler(|of| of.growth_interval = 0), "growth_interval", "0");

@@ -179,8 +179,36 @@ fn a_scale_grows_no_further_than_floats_and_shrinks_to_no_zero() {
         }
         scaler.current_scale().unwrap().item::<f32>().unwrap()
     };
-    assert_eq!(run(f32::MAX / 2.0, 1.0), f32::MAX);
+    // The inverse of a larger scale is 0 to some devices, and with it each gradient.
+    let most = 1.0 / f32::MIN_POSITIVE;
+    assert_eq!(run(most / 2.0, 1.0), most);
+    assert_eq!(run(most / 3.0, 1.0), most / 3.0 * 2.0);
     assert_eq!(run(2.0 * f32::MIN_POSITIVE, f32::NAN), f32::MIN_POSITIVE);
+}
+
+#[test]
+fn the_greatest_scale_leaves_gradients_as_they_are() {
+    let initial_scale = 1.0 / f32::MIN_POSITIVE;
+    for (device, gpu) in gpus() {
+        let w = parameter(&gpu, &[1.0], &[1]);
+        let options = LossScalerOptions {
+            initial_scale,
+            ..LossScalerOptions::default()
+        };
+        let mut scaler = LossScaler::new(&gpu, options).unwrap();
+        let mut sgd = Sgd::new(
+            &[&w],
+            SgdOptions {
+                lr: 1.0,
+                ..Default::default()
+            },
+        )
+        .unwrap();
+        let loss = (&w * 0.5).unwrap().sum_all().unwrap();
+        let gradients = scaler.scale(&loss).unwrap().backward().unwrap();
+        sgd.step_scaled(&gradients, &mut scaler).unwrap();
+        assert_eq!(w.to_vec::<f32>().unwrap(), [0.5], "{device}");
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(super) fn recorded(call: &Call<'_>, causal: Causal, block_bytes: usize) -> R
         Causal::LastKey => Some(shapes.keys as i64 - shapes.queries as i64),
     };
     let past = Past {
-        scale: call.scale.unwrap_or(1.0 / (shapes.size as f32).sqrt()),
+        scale: call.scale.unwrap_or_else(|| shapes.scale()),
         first,
         block_bytes,
         shapes,

@@ -63,7 +63,7 @@ impl Call<'_> {
             padded.clear_storage()?;
         } else if !padded.is_empty() {
             let operands = [prepared(self.q)?, prepared(self.k)?, prepared(self.v)?];
-            let scale = self.scale.unwrap_or(1.0 / (shapes.size as f32).sqrt());
+            let scale = self.scale.unwrap_or_else(|| shapes.scale());
             let layouts = operands.each_ref().map(|operand| &operand.layout);
             let mask = self.mask.map(|mask| (&mask.layout, mask.dtype));
             match Problem::new(&shapes, layouts, mask, scale) {

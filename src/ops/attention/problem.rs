@@ -63,6 +63,11 @@ fn stride(layout: &Layout, from_end: usize) -> isize {
 }
 
 impl Shapes {
+    /// What scores are multiplied by unless the app says it. Without elements, scores are 0.
+    pub(super) fn scale(&self) -> f32 {
+        1.0 / (self.size.max(1) as f32).sqrt()
+    }
+
     pub(super) fn new(q: &Layout, k: &Layout, v: &Layout, mask: Option<&Layout>) -> Result<Self> {
         let refuse = |what: String| {
             let shapes = [q, k, v].map(|layout| layout.shape.to_vec());

@@ -134,7 +134,8 @@ impl Division {
     fn run_keys(&self, runs: &[Run]) -> usize {
         let groups = |keys: usize| -> usize {
             let tasks = runs.iter().map(|run| {
-                let seen = (run.before + run.rows).min(self.reach as usize + run.rows);
+                let reach = (self.reach as usize).saturating_add(run.rows);
+                let seen = (run.before + run.rows).min(reach);
                 run.rows.div_ceil(self.rows) * seen.div_ceil(keys)
             });
             tasks.sum::<usize>() * self.groups
