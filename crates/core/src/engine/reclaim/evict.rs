@@ -399,10 +399,15 @@ pub(super) async fn give_way_amid(
     Ok(victim.map(|victim| PendingEviction { victim, copy }))
 }
 
-/// Evicts a victim whose bytes have all arrived, if they are still its value. Returns whether they
-/// are.
+/// Evicts a victim whose bytes have all arrived. Returns whether it has: not if its value is another
+/// one now, or if urgent commands evicted it while another victim of this choice gave way to them.
 pub(super) fn evict_copied(pass: &Pass, eviction: &PendingEviction) -> Result<bool> {
-    if eviction.copy.storage(&pass.lock().memory).is_none() {
+    let is_there = {
+        let memory = &pass.lock().memory;
+        let storage = eviction.copy.storage(memory);
+        storage.is_some_and(|storage| memory.slots.in_slab(&storage))
+    };
+    if !is_there {
         return Ok(false);
     }
     let mut copies = Copies::default();
