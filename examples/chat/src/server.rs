@@ -5,8 +5,14 @@
 //! GET  /v1/models
 //! GET  /health
 //! ```
+//!
+//! A question may say `stream`, `stream_options.include_usage`, `max_completion_tokens` or
+//! `max_tokens`, `temperature`, `top_p`, `seed` and `stop`. What would change the answer in a way
+//! that this server does not know is refused. Other fields change nothing.
 
+mod question;
 mod routes;
+mod stops;
 mod worker;
 
 use std::net::SocketAddr;

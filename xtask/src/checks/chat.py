@@ -15,7 +15,7 @@ def ask(**more):
 
 
 def text_of(pieces):
-    return "".join(piece.choices[0].delta.content or "" for piece in pieces)
+    return "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
 
 
 whole = ask()
@@ -23,6 +23,16 @@ said = whole.choices[0].message.content
 assert said and whole.choices[0].finish_reason in ("length", "stop"), whole
 assert 0 < whole.usage.completion_tokens <= 16, whole.usage
 assert text_of(ask(stream=True)) == said, "piece by piece it is another answer"
+
+# A stop text ends the answer and is no part of it.
+stop = said[5:8]
+before = said[: said.index(stop)]
+stopped = ask(stop=stop).choices[0]
+assert (stopped.message.content, stopped.finish_reason) == (before, "stop"), stopped
+pieces = list(ask(stop=["no such text", stop], stream=True, stream_options={"include_usage": True}))
+assert text_of(pieces) == before, pieces
+assert pieces[-2].choices[0].finish_reason == "stop" and pieces[-1].usage.total_tokens > 1, pieces
+assert ask(max_completion_tokens=2).usage.completion_tokens <= 2
 
 # Several at once, and one that goes away in the middle.
 answers = []
@@ -40,6 +50,9 @@ for wrong in (
     {"messages": [{"role": "user", "content": "far too long " * 500}]},
     {"temperature": -1},
     {"messages": "no list"},
+    {"n": 2},
+    {"logprobs": True},
+    {"stop": ["too", "many", "texts", "are", "here"]},
 ):
     try:
         ask(**wrong)

@@ -13,15 +13,14 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use lapidary_lm::{End, Sampling};
-use serde::Deserialize;
+use lapidary_lm::Sampling;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 
+use super::question::Question;
 use super::worker::{Asked, Piece};
-use crate::template::Message;
 
 const MOST_BODY_BYTES: usize = 4 << 20;
 /// Tokens of an answer, unless the client says how many.
@@ -31,51 +30,6 @@ struct App {
     worker: Sender<Asked>,
     model: String,
     answers: AtomicU64,
-}
-
-/// What a client asks. Fields that are not here change nothing.
-#[derive(Debug, Deserialize)]
-struct Question {
-    messages: Vec<Said>,
-    #[serde(default)]
-    stream: bool,
-    #[serde(alias = "max_completion_tokens")]
-    max_tokens: Option<usize>,
-    temperature: Option<f32>,
-    top_p: Option<f32>,
-    seed: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Said {
-    role: String,
-    content: Content,
-}
-
-/// A text, or parts of one.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Parts(Vec<TextPart>),
-}
-
-#[derive(Debug, Deserialize)]
-struct TextPart {
-    text: String,
-}
-
-impl From<Said> for Message {
-    fn from(said: Said) -> Message {
-        let content = match said.content {
-            Content::Text(text) => text,
-            Content::Parts(parts) => parts.into_iter().map(|part| part.text).collect(),
-        };
-        Message {
-            role: said.role,
-            content,
-        }
-    }
 }
 
 pub(super) fn router(worker: Sender<Asked>, model: &str) -> Router {
@@ -101,13 +55,17 @@ async fn complete(
     State(app): State<Arc<App>>,
     question: Result<Json<Question>, JsonRejection>,
 ) -> Response {
-    let question = match question {
+    let mut question = match question {
         Ok(Json(question)) => question,
         Err(error) => return refused(error.status(), &error.body_text()),
     };
+    let stops = match question.checked() {
+        Ok(stops) => stops,
+        Err(reason) => return refused(StatusCode::BAD_REQUEST, &reason),
+    };
+    let with_usage = question.stream_options.include_usage;
     let (answer, pieces) = unbounded_channel();
     let asked = Asked {
-        messages: question.messages.into_iter().map(Message::from).collect(),
         sampling: Sampling {
             temperature: question.temperature.unwrap_or(1.0),
             top_p: question.top_p.unwrap_or(1.0),
@@ -115,8 +73,10 @@ async fn complete(
             seed: question.seed.unwrap_or_else(|| now().1),
             ..Sampling::default()
         },
-        most_tokens: question.max_tokens.unwrap_or(TOKENS),
+        most_tokens: question.most_tokens().unwrap_or(TOKENS),
+        stops,
         answer,
+        messages: question.messages.into_iter().map(Into::into).collect(),
     };
     if app.worker.send(asked).is_err() {
         return refused(
@@ -137,28 +97,44 @@ async fn complete(
     };
     let pieces = tokio_stream::once(first).chain(pieces);
     match question.stream {
-        true => Sse::new(streamed(head, pieces)).into_response(),
+        true => Sse::new(streamed(head, with_usage, pieces)).into_response(),
         false => whole(head, pieces).await,
     }
 }
 
-/// The answer as events, piece by piece.
+/// The answer as events, piece by piece. `with_usage`: the last one counts the tokens.
 fn streamed(
     head: Value,
+    with_usage: bool,
     pieces: impl Stream<Item = Piece>,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    let chunk = move |delta: Value, reason: Value| {
+    let of_choices = move |choices: Value| {
         let mut chunk = head.clone();
         chunk["object"] = "chat.completion.chunk".into();
-        chunk["choices"] = json!([{ "index": 0, "delta": delta, "finish_reason": reason }]);
-        Event::default().data(chunk.to_string())
+        chunk["choices"] = choices;
+        chunk
     };
-    let begun = chunk(json!({ "role": "assistant", "content": "" }), Value::Null);
-    let events = pieces.map(move |piece| match piece {
-        Piece::Text(text) => chunk(json!({ "content": text }), Value::Null),
-        Piece::End { end, .. } => chunk(json!({}), reason(end).into()),
+    let event = |data: Value| Event::default().data(data.to_string());
+    let chunk = {
+        let of_choices = of_choices.clone();
+        move |delta: Value, reason: Value| {
+            of_choices(json!([{ "index": 0, "delta": delta, "finish_reason": reason }]))
+        }
+    };
+    let begun = event(chunk(
+        json!({ "role": "assistant", "content": "" }),
+        Value::Null,
+    ));
+    let events = pieces.filter_map(move |piece| match piece {
+        Piece::Text(text) => Some(event(chunk(json!({ "content": text }), Value::Null))),
+        Piece::End(reason) => Some(event(chunk(json!({}), reason.into()))),
+        Piece::Counts { read, said } => with_usage.then(|| {
+            let mut counts = of_choices(json!([]));
+            counts["usage"] = usage(read, said);
+            event(counts)
+        }),
         Piece::Refused(error) | Piece::Failed(error) => {
-            Event::default().data(json!({ "error": { "message": error } }).to_string())
+            Some(event(json!({ "error": { "message": error } })))
         }
     });
     let done = tokio_stream::once(Event::default().data("[DONE]"));
@@ -168,19 +144,18 @@ fn streamed(
 /// The answer as one object.
 async fn whole(head: Value, pieces: impl Stream<Item = Piece>) -> Response {
     let mut pieces = std::pin::pin!(pieces);
-    let mut text = String::new();
+    let (mut text, mut reason) = (String::new(), "");
     while let Some(piece) = pieces.next().await {
         match piece {
             Piece::Text(piece) => text.push_str(&piece),
-            Piece::End { end, read, said } => {
+            Piece::End(because) => reason = because,
+            Piece::Counts { read, said } => {
                 let mut answer = head;
                 let message = json!({ "role": "assistant", "content": text });
                 answer["object"] = "chat.completion".into();
                 answer["choices"] =
-                    json!([{ "index": 0, "message": message, "finish_reason": reason(end) }]);
-                answer["usage"] = json!({
-                    "prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said,
-                });
+                    json!([{ "index": 0, "message": message, "finish_reason": reason }]);
+                answer["usage"] = usage(read, said);
                 return Json(answer).into_response();
             }
             Piece::Refused(error) | Piece::Failed(error) => {
@@ -191,11 +166,8 @@ async fn whole(head: Value, pieces: impl Stream<Item = Piece>) -> Response {
     refused(StatusCode::INTERNAL_SERVER_ERROR, "the answer broke off")
 }
 
-fn reason(end: End) -> &'static str {
-    match end {
-        End::Token => "stop",
-        _ => "length",
-    }
+fn usage(read: usize, said: usize) -> Value {
+    json!({ "prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said })
 }
 
 fn refused(status: StatusCode, message: &str) -> Response {

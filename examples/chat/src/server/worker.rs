@@ -8,6 +8,7 @@ use lapidary_lm::{ConversationId, End, Request, Sampling, Scheduler, SchedulerOp
 use tokenizers::Tokenizer;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::stops::Stops;
 use crate::error::{Error, Result};
 use crate::talk::{Speaker, of_tokenizer};
 use crate::template::Message;
@@ -24,6 +25,8 @@ pub(super) struct Asked {
     pub(super) messages: Vec<Message>,
     pub(super) sampling: Sampling,
     pub(super) most_tokens: usize,
+    /// The answer ends before the first of these texts.
+    pub(super) stops: Vec<String>,
     pub(super) answer: UnboundedSender<Piece>,
 }
 
@@ -31,9 +34,10 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Piece {
     Text(String),
-    /// The end: why, and the tokens that were read and said.
-    End {
-        end: End,
+    /// Why the answer ends, as OpenAI's clients know it.
+    End(&'static str),
+    /// After the end: the tokens that were read, and those of the answer.
+    Counts {
         read: usize,
         said: usize,
     },
@@ -48,8 +52,46 @@ type Decode<'t> = Box<dyn FnMut(u32) -> Result<Option<String>> + 't>;
 struct Job<'t> {
     answer: UnboundedSender<Piece>,
     decode: Decode<'t>,
+    stops: Stops,
     read: usize,
     said: usize,
+}
+
+impl Job<'_> {
+    /// Hands a token to the client. Returns whether the answer has ended.
+    fn say(&mut self, token: u32, end: Option<End>) -> bool {
+        self.said += 1;
+        let (mut text, mut is_stopped) = (String::new(), false);
+        match (self.decode)(token) {
+            Ok(Some(piece)) => {
+                let said = self.stops.take(&piece);
+                (text, is_stopped) = (said.text, said.is_end);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let _ = self.answer.send(Piece::Failed(error.to_string()));
+                return true;
+            }
+        }
+        let has_ended = is_stopped || end.is_some();
+        if has_ended && !is_stopped {
+            text.push_str(&self.stops.rest());
+        }
+        if !text.is_empty() {
+            // A client that is gone is noticed below.
+            let _ = self.answer.send(Piece::Text(text));
+        }
+        if has_ended {
+            let reason = match is_stopped || end == Some(End::Token) {
+                true => "stop",
+                false => "length",
+            };
+            let (read, said) = (self.read, self.said);
+            let _ = self.answer.send(Piece::End(reason));
+            let _ = self.answer.send(Piece::Counts { read, said });
+        }
+        has_ended || self.answer.is_closed()
+    }
 }
 
 pub(super) struct Worker<'t> {
@@ -124,6 +166,7 @@ impl Worker<'_> {
         let job = Job {
             answer: asked.answer,
             decode,
+            stops: Stops::new(asked.stops),
             read: tokens.len(),
             said: 0,
         };
@@ -162,17 +205,7 @@ impl Worker<'_> {
             let Some(job) = self.jobs.get_mut(&said.conversation) else {
                 continue;
             };
-            job.said += 1;
-            let heard = match (job.decode)(said.token) {
-                Ok(Some(text)) => job.answer.send(Piece::Text(text)).is_ok(),
-                Ok(None) => !job.answer.is_closed(),
-                Err(error) => job.answer.send(Piece::Failed(error.to_string())).is_err(),
-            };
-            if let Some(end) = said.end {
-                let (read, said) = (job.read, job.said);
-                let _ = job.answer.send(Piece::End { end, read, said });
-            }
-            if said.end.is_some() || !heard {
+            if job.say(said.token, said.end) {
                 self.end(said.conversation);
             }
         }
