@@ -90,6 +90,8 @@ pub struct Report {
     pub said: usize,
     /// Why it ended.
     pub end: Option<End>,
+    /// How often the device was lost and opened again.
+    pub reopened: u32,
 }
 
 /// One conversation.
@@ -212,11 +214,22 @@ impl Talk {
             read: tokens.len() - common,
             said: 0,
             end: None,
+            reopened: 0,
         };
         let mut decoder = self.speaker.tokenizer.decode_stream(true);
-        let mut text = String::new();
+        let (mut text, mut may_reopen) = (String::new(), true);
         while self.scheduler.is_busy() {
-            for said in self.scheduler.step_async().await? {
+            let said = match self.scheduler.step_async().await {
+                // The scheduler reads the conversation again, and goes on with the next token.
+                Err(_) if may_reopen && self.has_reopened().await => {
+                    may_reopen = false;
+                    report.reopened += 1;
+                    continue;
+                }
+                said => said?,
+            };
+            may_reopen = true;
+            for said in said {
                 report.said += 1;
                 report.end = said.end;
                 if let Some(piece) = decoder.step(said.token).map_err(of_tokenizer)? {
@@ -226,5 +239,15 @@ impl Talk {
             }
         }
         Ok((text, report))
+    }
+
+    /// Opens the device again if it was lost. Returns whether that is so.
+    async fn has_reopened(&self) -> bool {
+        let gpu = self.speaker.model.gpu();
+        let is_lost = matches!(
+            gpu.flush_async().await,
+            Err(lapidary::Error::DeviceLost { .. })
+        );
+        is_lost && gpu.reopen_async().await.is_ok()
     }
 }

@@ -124,6 +124,9 @@ fn answer(gpu: &Gpu, talk: &mut Talk, question: &str) -> Result<()> {
         // A terminal that is gone hears nothing.
         let _ = write!(out, "{piece}").and_then(|()| out.flush());
     })?;
+    if report.reopened > 0 {
+        println!("\n(the device was lost, and is open again)");
+    }
     let whole = begun.elapsed();
     let times = [first.unwrap_or(whole), whole];
     let _ = writeln!(
