@@ -22,13 +22,11 @@ pub(super) fn unary(registers: &mut [u32], num: Num, op: Unary, at: (Reg, Reg), 
             Unary::Not => !x,
             Unary::Abs => x.wrapping_abs(),
             Unary::Sign => x.signum(),
-            _ => x,
+            // The highest bit that differs from the sign bit.
+            Unary::FirstLeadingBit => bits::unary64(op, if x < 0 { !x } else { x } as u64) as i64,
+            _ => bits::unary64(op, x as u64) as i64,
         }),
-        (Num::U64, _) => map(registers, at, count, |x: u64| match op {
-            Unary::Not => !x,
-            Unary::Sign => u64::from(x > 0),
-            _ => x,
-        }),
+        (Num::U64, _) => map(registers, at, count, |x| bits::unary64(op, x)),
     }
 }
 
@@ -156,8 +154,11 @@ pub(super) fn ternary(registers: &mut [u32], num: Num, op: Ternary, at: [Reg; 4]
         (Num::F16, _) => map3(registers, at, count, |a: Half, b, c| {
             Half(float::ternary(op, a.0, b.0, c.0))
         }),
-        (_, Ternary::ExtractBits) => bits::extract(registers, num == Num::I32, at, count),
-        (_, Ternary::InsertBits) => bits::insert(registers, at, count),
+        (_, Ternary::ExtractBits) => {
+            let is_signed = matches!(num, Num::I32 | Num::I64);
+            bits::extract(registers, words_of(num), is_signed, at, count);
+        }
+        (_, Ternary::InsertBits) => bits::insert(registers, words_of(num), at, count),
         (Num::I32, _) => map3(registers, at, count, |x: i32, low, high| {
             x.max(low).min(high)
         }),
@@ -173,12 +174,24 @@ pub(super) fn ternary(registers: &mut [u32], num: Num, op: Ternary, at: [Reg; 4]
     }
 }
 
+/// The registers of an integer.
+fn words_of(num: Num) -> usize {
+    match num {
+        Num::I64 | Num::U64 => 2,
+        _ => 1,
+    }
+}
+
 /// Converts each lane from one type of numbers to another.
 pub(super) fn cast(registers: &mut [u32], from: Num, into: Num, at: (Reg, Reg), count: u8) {
     // Every number except the largest of 64 bits fits exactly into one of these two types.
     match from {
         Num::F32 => of_float::<f32>(registers, into, at, count, |x| x),
-        Num::F16 => of_float::<Half>(registers, into, at, count, |x| x.0),
+        Num::F16 if matches!(into, Num::F32 | Num::F16 | Num::Bool) => {
+            of_float::<Half>(registers, into, at, count, |x| x.0);
+        }
+        // An infinity becomes the largest number of the type before it becomes an integer.
+        Num::F16 => of_float::<Half>(registers, into, at, count, |x| x.0.clamp(-65504.0, 65504.0)),
         Num::Bool => of_whole::<bool>(registers, into, at, count, i128::from),
         Num::I32 => of_whole::<i32>(registers, into, at, count, i128::from),
         Num::U32 => of_whole::<u32>(registers, into, at, count, i128::from),
@@ -187,7 +200,7 @@ pub(super) fn cast(registers: &mut [u32], from: Num, into: Num, at: (Reg, Reg), 
     }
 }
 
-/// Converts floats to integers: truncates them and clamps them to the range of the type.
+/// Converts floats to integers: truncates them and clamps them to the numbers that both types have.
 fn of_float<T: Number>(
     registers: &mut [u32],
     into: Num,
@@ -199,12 +212,23 @@ fn of_float<T: Number>(
         Num::F32 => map(registers, at, count, value),
         Num::F16 => map(registers, at, count, |x| Half(value(x))),
         Num::Bool => map(registers, at, count, |x| value(x) != 0.0),
-        Num::I32 => map(registers, at, count, |x| value(x) as i32),
-        Num::U32 => map(registers, at, count, |x| value(x) as u32),
-        Num::I64 => map(registers, at, count, |x| value(x) as i64),
-        Num::U64 => map(registers, at, count, |x| value(x) as u64),
+        Num::I32 => map(registers, at, count, |x| at_most(value(x), MOST_I32) as i32),
+        Num::U32 => map(registers, at, count, |x| at_most(value(x), MOST_U32) as u32),
+        Num::I64 => map(registers, at, count, |x| at_most(value(x), MOST_I64) as i64),
+        Num::U64 => map(registers, at, count, |x| at_most(value(x), MOST_U64) as u64),
     }
 }
+
+/// Keeps NaN, which becomes 0 as an integer.
+fn at_most(x: f32, most: f32) -> f32 {
+    if x > most { most } else { x }
+}
+
+/// The largest numbers below 2³¹, 2³², 2⁶³ and 2⁶⁴ that f32 has.
+const MOST_I32: f32 = 2_147_483_520.0;
+const MOST_U32: f32 = 4_294_967_040.0;
+const MOST_I64: f32 = 9_223_371_487_098_961_920.0;
+const MOST_U64: f32 = 18_446_742_974_197_923_840.0;
 
 fn of_whole<T: Number>(
     registers: &mut [u32],

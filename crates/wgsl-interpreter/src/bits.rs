@@ -3,49 +3,89 @@
 use super::code::{Pack, Reg, Unary};
 use super::value::{Half, Number};
 
-/// A function of the bits of a word.
-pub(super) fn unary(op: Unary, x: u32) -> u32 {
-    match op {
-        Unary::Not => !x,
-        Unary::Negate => x.wrapping_neg(),
-        Unary::Sign => u32::from(x > 0),
-        Unary::CountTrailingZeros => x.trailing_zeros(),
-        Unary::CountLeadingZeros => x.leading_zeros(),
-        Unary::CountOneBits => x.count_ones(),
-        Unary::ReverseBits => x.reverse_bits(),
-        Unary::FirstTrailingBit if x == 0 => u32::MAX,
-        Unary::FirstTrailingBit => x.trailing_zeros(),
-        Unary::FirstLeadingBit if x == 0 => u32::MAX,
-        Unary::FirstLeadingBit => 31 - x.leading_zeros(),
-        _ => x,
-    }
+/// Functions of the bits of a number.
+macro_rules! of_bits {
+    ($name:ident, $type:ty) => {
+        pub(super) fn $name(op: Unary, x: $type) -> $type {
+            match op {
+                Unary::Not => !x,
+                Unary::Negate => x.wrapping_neg(),
+                Unary::Sign => <$type>::from(x > 0),
+                Unary::CountTrailingZeros => x.trailing_zeros() as $type,
+                Unary::CountLeadingZeros => x.leading_zeros() as $type,
+                Unary::CountOneBits => x.count_ones() as $type,
+                Unary::ReverseBits => x.reverse_bits(),
+                Unary::FirstTrailingBit | Unary::FirstLeadingBit if x == 0 => <$type>::MAX,
+                Unary::FirstTrailingBit => x.trailing_zeros() as $type,
+                Unary::FirstLeadingBit => x.ilog2() as $type,
+                _ => x,
+            }
+        }
+    };
 }
 
-/// `extractBits`. The offset and the count are the same for all lanes.
-pub(super) fn extract(registers: &mut [u32], signed: bool, [to, a, b, c]: [Reg; 4], count: u8) {
-    let offset = registers[b as usize].min(32);
-    let bits = registers[c as usize].min(32 - offset);
+of_bits!(unary, u32);
+of_bits!(unary64, u64);
+
+/// `extractBits` of numbers of so many words. The offset and the count are the same for all lanes.
+pub(super) fn extract(
+    registers: &mut [u32],
+    words: usize,
+    is_signed: bool,
+    [to, a, b, c]: [Reg; 4],
+    count: u8,
+) {
+    let [offset, bits] = range(words, registers[b as usize], registers[c as usize]);
     for lane in 0..usize::from(count) {
-        let x = registers[a as usize + lane];
-        registers[to as usize + lane] = match (bits, signed) {
+        let x = get(registers, words, a as usize + lane * words);
+        let field = match (bits, is_signed) {
             (0, _) => 0,
-            (_, true) => ((x << (32 - bits - offset)) as i32 >> (32 - bits)) as u32,
-            (_, false) => x << (32 - bits - offset) >> (32 - bits),
+            (_, true) => ((x << (64 - bits - offset)) as i64 >> (64 - bits)) as u64,
+            (_, false) => x << (64 - bits - offset) >> (64 - bits),
         };
+        put(registers, words, to as usize + lane * words, field);
     }
 }
 
-/// `insertBits`. The count is in the register after the offset; both are the same for all lanes.
-pub(super) fn insert(registers: &mut [u32], [to, a, b, c]: [Reg; 4], count: u8) {
-    let offset = registers[c as usize].min(32);
-    let bits = registers[c as usize + 1].min(32 - offset);
+/// `insertBits` into numbers of so many words. The count is in the register after the offset; both
+/// are the same for all lanes.
+pub(super) fn insert(registers: &mut [u32], words: usize, [to, a, b, c]: [Reg; 4], count: u8) {
+    let [offset, bits] = range(words, registers[c as usize], registers[c as usize + 1]);
     let mask = match bits {
         0 => 0,
-        _ => u32::MAX >> (32 - bits) << offset,
+        _ => u64::MAX >> (64 - bits) << offset,
     };
     for lane in 0..usize::from(count) {
-        let (x, new) = (registers[a as usize + lane], registers[b as usize + lane]);
-        registers[to as usize + lane] = x & !mask | new.wrapping_shl(offset) & mask;
+        let x = get(registers, words, a as usize + lane * words);
+        let new = get(registers, words, b as usize + lane * words);
+        let new = new.checked_shl(offset).unwrap_or(0);
+        put(
+            registers,
+            words,
+            to as usize + lane * words,
+            x & !mask | new & mask,
+        );
+    }
+}
+
+/// The offset and the count of bits that lie in a number of so many words.
+fn range(words: usize, offset: u32, bits: u32) -> [u32; 2] {
+    let width = 32 * words as u32;
+    let offset = offset.min(width);
+    [offset, bits.min(width - offset)]
+}
+
+fn get(registers: &[u32], words: usize, at: usize) -> u64 {
+    match words {
+        1 => registers[at].into(),
+        _ => u64::get(registers, at),
+    }
+}
+
+fn put(registers: &mut [u32], words: usize, at: usize, x: u64) {
+    match words {
+        1 => registers[at] = x as u32,
+        _ => x.put(registers, at),
     }
 }
 

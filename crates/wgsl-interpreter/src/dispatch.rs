@@ -12,7 +12,7 @@ use crate::report::Finding;
 const MOST_WORDS: usize = 1 << 24;
 
 /// The most invocations of a dispatch.
-const MOST_INVOCATIONS: u128 = 1 << 24;
+const MOST_INVOCATIONS: f64 = 16_777_216.0;
 
 /// The most steps of a dispatch.
 const MOST_STEPS: u64 = 1 << 32;
@@ -96,7 +96,7 @@ impl<'k> Dispatch<'k> {
             ));
         }
         let sizes = self.workgroups.into_iter().chain(code.workgroup_size);
-        let invocations: u128 = sizes.map(u128::from).product();
+        let invocations = sizes.map(f64::from).product::<f64>();
         if invocations > MOST_INVOCATIONS {
             return too_large(format!(
                 "{invocations} invocations are too many to be interpreted: at most \
@@ -104,14 +104,16 @@ impl<'k> Dispatch<'k> {
             ));
         }
         let mut memory = Memory::new(code, bindings, self.immediates, self.zeroes_workgroup)?;
-        let mut group = Group::new(self);
-        let mut steps = 0;
+        if invocations == 0.0 {
+            return Ok(Vec::new());
+        }
+        let mut group = Group::new(self, MOST_STEPS);
         for index in self.shuffled() {
-            steps += group.execute(index, &mut memory);
+            let is_whole = group.execute(index, &mut memory);
             if memory.reports.is_over() {
                 break;
             }
-            if steps > MOST_STEPS {
+            if !is_whole {
                 return too_large(format!(
                     "more than {MOST_STEPS} steps of all its invocations are too many to be \
                      interpreted"

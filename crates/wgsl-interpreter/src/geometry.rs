@@ -76,14 +76,21 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
+fn length(a: &[f32]) -> f32 {
+    match a {
+        [x] => x.abs(),
+        _ => dot(a, a).sqrt(),
+    }
+}
+
 fn vectors(op: Geometry, a: &[f32], b: &[f32], c: &[f32]) -> Vec<f32> {
     let scaled = |by: f32| a.iter().map(|a| a * by).collect();
     match op {
         Geometry::Dot => vec![dot(a, b)],
-        Geometry::Length => vec![dot(a, a).sqrt()],
+        Geometry::Length => vec![length(a)],
         Geometry::Distance => {
             let between: Vec<f32> = a.iter().zip(b).map(|(a, b)| a - b).collect();
-            vec![dot(&between, &between).sqrt()]
+            vec![length(&between)]
         }
         Geometry::Normalize => scaled(dot(a, a).sqrt().recip()),
         Geometry::Cross => (0..3)

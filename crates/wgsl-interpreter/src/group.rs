@@ -41,6 +41,8 @@ pub(super) struct Group<'c> {
     next: Vec<u32>,
     stops: Vec<Stop>,
     steps_left: Vec<u32>,
+    /// The steps that all workgroups may still do.
+    all_left: u64,
     /// The passed barriers of workgroup memory and of storage.
     epochs: [u32; 2],
     /// The passed barriers of each subgroup.
@@ -52,7 +54,7 @@ pub(super) struct Group<'c> {
 }
 
 impl<'c> Group<'c> {
-    pub(super) fn new(dispatch: &'c Dispatch<'c>) -> Self {
+    pub(super) fn new(dispatch: &'c Dispatch<'c>, most_steps: u64) -> Self {
         let code = &*dispatch.kernel.code;
         let size: u32 = code.workgroup_size.iter().product();
         let count = size as usize;
@@ -66,6 +68,7 @@ impl<'c> Group<'c> {
             next: vec![code.entry; count],
             stops: vec![Stop::Paused; count],
             steps_left: vec![MOST_STEPS; count],
+            all_left: most_steps,
             epochs: [0; 2],
             subgroup_epochs: vec![0; size.div_ceil(dispatch.lanes) as usize],
             index: 0,
@@ -74,12 +77,15 @@ impl<'c> Group<'c> {
         }
     }
 
-    /// Runs the workgroup of this index to its end. Returns the number of steps.
-    pub(super) fn execute(&mut self, index: u32, memory: &mut Memory) -> u64 {
+    /// Runs the workgroup of this index to its end. `false` if the steps do not suffice.
+    pub(super) fn execute(&mut self, index: u32, memory: &mut Memory) -> bool {
         self.begin(index);
         memory.begin_group();
         loop {
             self.run_all(memory);
+            if self.all_left == 0 {
+                return false;
+            }
             if memory.reports.is_over() {
                 // Some invocations stopped between two operations, so no barrier can be complete.
                 break;
@@ -91,8 +97,7 @@ impl<'c> Group<'c> {
                 break;
             }
         }
-        let done = self.steps_left.iter().map(|left| MOST_STEPS - left);
-        done.map(u64::from).sum()
+        true
     }
 
     fn begin(&mut self, index: u32) {
@@ -162,12 +167,13 @@ impl<'c> Group<'c> {
             let mut is_done = true;
             for turn in 0..self.order.len() {
                 let lane = self.order[turn];
-                if self.stops[lane as usize] == Stop::Paused && !memory.reports.is_over() {
+                let may_run = self.all_left > 0 && !memory.reports.is_over();
+                if self.stops[lane as usize] == Stop::Paused && may_run {
                     let stop = self.take_turn(lane, ahead == Some(lane), memory);
                     is_done &= stop != Stop::Paused;
                 }
             }
-            if is_done || memory.reports.is_over() {
+            if is_done || self.all_left == 0 || memory.reports.is_over() {
                 return;
             }
         }
@@ -192,7 +198,7 @@ impl<'c> Group<'c> {
         let lane = index as usize;
         // One turn in four is short on average, so that invocations interleave.
         let turn = match self.random.below(4) {
-            _ if is_ahead => TURN * self.size,
+            _ if is_ahead => TURN.saturating_mul(self.size),
             0 => 1 + self.random.below(64) as u32,
             _ => TURN,
         };
@@ -212,6 +218,7 @@ impl<'c> Group<'c> {
         self.next[lane] = running.next;
         self.stops[lane] = stop;
         self.steps_left[lane] -= turn - left;
+        self.all_left = self.all_left.saturating_sub(u64::from(turn - left));
         if stop == Stop::Paused && self.steps_left[lane] == 0 {
             let instr = self.next[lane];
             let detail = format!("it has done {MOST_STEPS} steps");

@@ -24,6 +24,9 @@ impl Kernel {
     /// Parses a text, validates it with all of naga's capabilities, and compiles one of its
     /// compute entry points.
     ///
+    /// naga handles each term of a long sum by a call within a call. So a text from a stranger, with
+    /// thousands of terms, may end the process: limit it first, or give this thread a large stack.
+    ///
     /// # Errors
     /// If the text is not valid, has no such entry point, or has a construct that the interpreter
     /// does not support.
@@ -56,7 +59,7 @@ impl Kernel {
         let code = compile(module, info, index)?;
         let registers = code.registers.max(code.control);
         let size: u64 = code.workgroup_size.into_iter().map(u64::from).product();
-        if size * u64::from(registers) > MOST_REGISTERS {
+        if size.saturating_mul(registers.max(1).into()) > MOST_REGISTERS {
             return Err(Error::Unsupported {
                 place: 0..0,
                 message: format!(

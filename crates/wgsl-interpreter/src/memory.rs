@@ -10,7 +10,7 @@ use crate::shadow::{Cell, Now};
 #[derive(Debug)]
 struct Buffer {
     words: Vec<u32>,
-    /// Empty if no invocation writes.
+    /// Empty if no invocation writes, and none has to.
     cells: Vec<Cell>,
     /// The bytes of a cell, as a power of two.
     shift: u32,
@@ -77,9 +77,9 @@ impl Memory {
             };
             let is_meant = |one: &&mut Binding| (one.group, one.index) == (group, index);
             if let Some(binding) = bindings.iter_mut().find(is_meant) {
-                let words = binding.bytes.chunks_exact_mut(4);
+                let words = binding.bytes.chunks_mut(4);
                 for (to, from) in words.zip(&buffer.words) {
-                    to.copy_from_slice(&from.to_le_bytes());
+                    to.copy_from_slice(&from.to_le_bytes()[..to.len()]);
                 }
             }
         }
@@ -245,7 +245,7 @@ impl Buffer {
             false => words.collect(),
         };
         let shift = if declared.has_halves { 1 } else { 2 };
-        let cells = match declared.may_write {
+        let cells = match declared.may_write || is_fresh {
             true => words.len() << (2 - shift),
             false => 0,
         };

@@ -28,6 +28,9 @@ pub(crate) fn compile(module: &Module, info: &ModuleInfo, entry: usize) -> Resul
         globals: vec![None; module.global_variables.len()],
         frames: vec![None; module.functions.len()],
     };
+    if point.workgroup_size_overrides.is_some() {
+        return compiler.refuse("a workgroup size that is an override");
+    }
     compiler.globals(entry)?;
     let used = used_functions(module, &point.function);
     for (handle, function) in module.functions.iter() {

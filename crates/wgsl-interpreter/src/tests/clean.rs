@@ -235,10 +235,91 @@ fn integers_wrap_and_divide_as_wgsl_says() {
         0x8000_0000,
         2,
         63,
-        u32::MAX,
+        // The largest number that both types have.
+        4_294_967_040,
         0xff0 + 15,
         1,
         30,
     ];
     assert_eq!(found[0], expected);
+}
+
+#[test]
+fn floats_become_integers_that_both_types_have() {
+    let wgsl = "
+        enable f16;
+        @group(0) @binding(0) var<storage, read> x: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+        @compute @workgroup_size(1)
+        fn main() {
+            y[0] = bitcast<u32>(i32(x[0]));
+            y[1] = bitcast<u32>(i32(-x[0]));
+            y[2] = u32(x[0] * 2.0);
+            y[3] = u32(-x[0]);
+            y[4] = u32(f16(x[0]));
+            y[5] = u32(x[1]);
+            y[6] = u32(u64(x[0] * x[0] * x[0]) >> 32u);
+        }";
+    let expected = [
+        2_147_483_520,
+        1 << 31,
+        4_294_967_040,
+        0,
+        65504,
+        7,
+        4_294_967_040,
+    ];
+    let bindings = || vec![Holds::Words(&[0x4f32_d05e, 0x40ff_ffff]), Holds::Fresh(7)];
+    expect(wgsl, bindings, 1, 1, &expected);
+}
+
+#[test]
+fn bits_of_numbers_of_64_bits() {
+    let wgsl = "
+        @group(0) @binding(0) var<storage, read> x: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+        @compute @workgroup_size(1)
+        fn main() {
+            let n = u64(x[0]) << 30u;
+            y[0] = u32(countOneBits(n));
+            y[1] = u32(countLeadingZeros(n));
+            y[2] = u32(firstLeadingBit(n));
+            y[3] = u32(countTrailingZeros(n));
+            y[4] = u32(reverseBits(n) >> 24u);
+            y[5] = u32(extractBits(n, 30u, 4u));
+            let pair = extractBits(vec2(n, n >> 4u), 30u, 3u);
+            y[6] = u32(pair.y);
+            y[7] = u32(insertBits(n, 1lu, 40u, 24u) >> 30u);
+            y[8] = u32(firstLeadingBit(-i64(x[0])));
+        }";
+    let expected = [8, 26, 37, 30, 0x3fc, 15, 7, 0x4ff, 7];
+    expect(
+        wgsl,
+        || vec![Holds::Words(&[255]), Holds::Fresh(9)],
+        1,
+        1,
+        &expected,
+    );
+}
+
+#[test]
+fn the_length_of_one_number_is_its_size() {
+    let wgsl = "
+        @group(0) @binding(0) var<storage, read> x: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+        @compute @workgroup_size(1)
+        fn main() {
+            y[0] = length(x[0]);
+            y[1] = distance(x[0], 0.0);
+        }";
+    let large = 1e30_f32.to_bits();
+    let words: &'static [u32] = &[0xf149_f2ca];
+    assert_eq!(words, [(-1e30_f32).to_bits()]);
+    expect(
+        wgsl,
+        || vec![Holds::Words(&[0xf149_f2ca]), Holds::Fresh(2)],
+        1,
+        1,
+        &[large; 2],
+    );
 }

@@ -65,3 +65,46 @@ fn a_finding_tells_its_line_and_no_workgroups_find_nothing() {
         "{shown}"
     );
 }
+
+#[test]
+fn what_a_kernel_only_reads_has_to_be_there() {
+    let kernel = Kernel::from_wgsl(GROUPS, "scaled").unwrap();
+    let mut bindings = [
+        words(0, 3, &[1; 4]),
+        Binding::fresh(1, 0, 16),
+        words(1, 1, &[0; 4]),
+    ];
+    let findings = kernel.dispatch([1, 1, 1]).run(&mut bindings).unwrap();
+    assert_eq!(findings[0].kind, FindingKind::Unwritten);
+}
+
+#[test]
+fn a_last_half_word_is_written_back() {
+    let wgsl = "
+        enable f16;
+        @group(0) @binding(0) var<storage, read_write> y: array<f16>;
+        @compute @workgroup_size(3)
+        fn main(@builtin(local_invocation_index) i: u32) { y[i] = 1.0h; }";
+    let kernel = Kernel::from_wgsl(wgsl, "main").unwrap();
+    let mut bindings = [Binding::new(0, 0, vec![0; 6])];
+    assert_eq!(kernel.dispatch([1, 1, 1]).run(&mut bindings), Ok(vec![]));
+    assert_eq!(bindings[0].bytes, [0x00, 0x3c].repeat(3));
+}
+
+#[test]
+fn sizes_that_are_not_known_or_far_too_large_are_refused() {
+    let of = |size: &str| {
+        format!("override n: u32 = 64; @compute @workgroup_size({size}) fn main() {{}}")
+    };
+    for size in ["n", "16384, 16384", "16384, 16384, 16384"] {
+        let refused = Kernel::from_wgsl(&of(size), "main").unwrap_err();
+        assert!(
+            matches!(refused, Error::Unsupported { .. }),
+            "{size}: {refused}"
+        );
+    }
+    let large = Kernel::from_wgsl(&of("256, 256, 256"), "main").unwrap();
+    let too_many = large.dispatch([u32::MAX; 3]).run(&mut []);
+    assert!(matches!(too_many, Err(Error::TooLarge { .. })));
+    assert_eq!(large.dispatch([u32::MAX, 2, 0]).run(&mut []), Ok(vec![]));
+}
