@@ -10,8 +10,9 @@ use crate::tensor::history::DryGuard;
 
 impl Gpu {
     /// Finds out how much memory a program takes, and what the budget would evict, without running
-    /// it. It takes milliseconds, and touches neither the device nor the disk.
-    /// [`lapidary_core::Gpu::dry_run`] says what is counted and how.
+    /// it. It takes milliseconds, and neither touches the device nor evicts to the disk. Files that
+    /// the program opens are opened and read as usual. [`lapidary_core::Gpu::dry_run`] says what is
+    /// counted and how.
     ///
     /// The program may use tensors of this device, and parameters among them. Their sizes count,
     /// and [`backward`](crate::Tensor::backward) gives their gradients. Writes to them do not show

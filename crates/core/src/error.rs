@@ -161,10 +161,12 @@ pub enum Error {
         /// The error of that command.
         cause: Arc<Error>,
     },
-    /// The device is lost. Every call returns this error until [`Gpu::reopen`](crate::Gpu::reopen).
+    /// The device is lost. Every call returns this error until [`Gpu::reopen`](crate::Gpu::reopen),
+    /// which says what it brings back. What lay in a [heap](crate::Options::host_heap) of the
+    /// host's memory is lost with the device.
     #[error(
-        "the device is lost: {reason}. `Gpu::reopen` brings back what the host, the disk or a source \
-         still has"
+        "the device is lost: {reason}. `Gpu::reopen` brings back what a store, the disk, a source \
+         or memory of the host alone still has"
     )]
     DeviceLost {
         /// The reason that the driver or the app gave.

@@ -3,10 +3,13 @@
 //!
 //! To look at snapshots later, an app does not need this library. The feature `snapshot` of
 //! `lapidary` writes snapshots to files, and the program opens them. Depend on this library if the
-//! app itself shows its memory:
+//! app itself shows its memory, with the folder of your clone of lapidary:
 //!
 //! ```toml
-//! lapidary-tools = { version = "0.1", default-features = false, features = ["monitor"] }
+//! [dependencies.lapidary-tools]
+//! path = "../lapidary/crates/tools"
+//! default-features = false
+//! features = ["monitor"]
 //! ```
 //!
 //! | module | feature | what it does |

@@ -13,7 +13,8 @@ use crate::observe::{DryRun, Fit};
 impl Gpu {
     /// Finds out how much memory a program takes, and what the budget would evict, without running
     /// it. The calls of `program` are recorded, fused, placed and counted as on this device.
-    /// Nothing is computed. It takes milliseconds, and touches neither the device nor the disk.
+    /// Nothing is computed. It takes milliseconds, and neither touches the device nor evicts to the
+    /// disk.
     ///
     /// `program` gets a device like this one: same limits, same choice of kernels, and a budget of
     /// the bytes that are allowed now. To ask about another budget, set it there; a budget without

@@ -69,7 +69,7 @@ impl GpuKernels<'_> {
         block_on("GpuKernels::times", self.times_async())
     }
 
-    /// As [`times`](Self::times), as a future: the only form in a browser.
+    /// As [`times`](Self::times), as a future. A browser refuses to time kernels.
     ///
     /// # Errors
     /// As [`flush`](Gpu::flush).

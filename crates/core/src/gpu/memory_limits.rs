@@ -58,8 +58,9 @@ impl GpuMemory<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Option`] for limits that contradict each other, and [`Error::Reentered`] inside a
-    /// callback; neither changes anything. [`Error::DeviceLost`].
+    /// [`Error::Option`] for limits that contradict each other or the guarantees of shares,
+    /// [`Error::Share`] on the handle of a share, and [`Error::Reentered`] inside a callback. None
+    /// of them changes the budget. [`Error::DeviceLost`].
     pub fn set_budget(self, budget: Budget) -> Result<u64> {
         block_on("GpuMemory::set_budget", self.set_budget_async(budget))
     }

@@ -7,14 +7,16 @@ use crate::memory::Recovered;
 
 impl Gpu {
     /// Replaces a lost device by a new one, opened the same way. All handles stay valid. Buffers
-    /// with a copy in memory of the host alone, on disk or at a source are restored when a command
-    /// uses them. Buffers that were only on the device are [`Poisoned`](crate::Error::Poisoned)
-    /// until they are written again, and the result lists them. Work that had not begun runs on the
-    /// new device, as far as its operands still exist. Work under way has no results.
+    /// with a copy in memory of the host alone, in a store, on disk or at a source are restored
+    /// when a command uses them. Buffers that were only on the device are
+    /// [`Poisoned`](crate::Error::Poisoned) until they are written again, and the result lists
+    /// them. Work that had not begun runs on the new device, as far as its operands still exist.
+    /// Work under way has no results.
     ///
     /// What was evicted to a heap in the host's memory that the device addresses
     /// ([`Caps::host_heap`](crate::Caps::host_heap)) is lost with it, too:
-    /// [`gone_with_heap_bytes`](Recovered::gone_with_heap_bytes).
+    /// [`gone_with_heap_bytes`](Recovered::gone_with_heap_bytes). Most cards with memory of their
+    /// own have such a heap by default.
     ///
     /// To prepare for a loss, turn that heap off by
     /// [`Options::host_heap`](crate::Options::host_heap). Then [`evict`](crate::Buffer::evict) data

@@ -15,13 +15,13 @@ const MOST_QUOTED: usize = 60;
 
 /// How much memory a [`Gpu`](crate::Gpu) may use. `None` sets no limit.
 ///
-/// The device's limit covers everything that the `Gpu` creates there: slabs, staging, read-back
-/// buffers, and released slabs that the device still uses. Bytes are reserved before anything is
-/// created. When work needs more than the limit, the engine evicts buffers that no current command
-/// uses: to the host's memory, to [stores](crate::stores) or to disk. It restores them when a
-/// command uses them. The operands and results of a single operation must fit on the device
-/// together. Imported buffers of the app do not count. The bytes in stores have limits of their
-/// own.
+/// The device's limit covers slabs, staging, read-back buffers, and released slabs that the device
+/// still uses. Bytes are reserved before anything is created. When work needs more than the limit,
+/// the engine evicts buffers that no current command uses: to the host's memory, to
+/// [stores](crate::stores) or to disk. It restores them when a command uses them. The operands and
+/// results of a single operation must fit on the device together. Imported buffers of the app do
+/// not count, nor do a few small buffers for parameters and timing. The bytes in stores have limits
+/// of their own.
 ///
 /// If the limit is lowered below the bytes in use, the engine brings them down. Until then it
 /// creates only small read-back buffers for evictions: 1/256 of the limit, at least 4 KiB and at
