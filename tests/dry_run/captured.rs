@@ -270,6 +270,20 @@ fn all_that_is_alive_on_the_device_counts() {
 }
 
 #[test]
+fn what_was_queued_before_is_no_part_of_the_program() {
+    let gpu = gpu();
+    let held = gpu.zeros(&[12 << 20], DType::F32).unwrap();
+    held.force().unwrap();
+    gpu.memory().set_budget(Budget::device(64 << 20)).unwrap();
+    // It needs the place of the first.
+    let queued = gpu.ones(&[8 << 20], DType::F32).unwrap();
+    let dry = gpu.dry_run(|_| Ok(())).unwrap();
+    assert_eq!((dry.evictions, dry.evicted_bytes), (0, 0), "{dry}");
+    assert!(dry.fits() && dry.reclaim_steps.is_empty(), "{dry}");
+    drop((held, queued));
+}
+
+#[test]
 fn tensors_of_a_dry_run_are_of_no_use_after_it() {
     let gpu = gpu();
     let x = gpu.tensor(&[1.0_f32, 2.0], &[2]).unwrap();

@@ -272,6 +272,18 @@ pub struct ReclaimStepUse {
     pub freed_bytes: u64,
 }
 
+impl ReclaimStepUse {
+    /// What came after an earlier moment.
+    pub(crate) fn since(&self, before: &ReclaimStepUse) -> Self {
+        ReclaimStepUse {
+            step: self.step,
+            tries: self.tries.saturating_sub(before.tries),
+            gains: self.gains.saturating_sub(before.gains),
+            freed_bytes: self.freed_bytes.saturating_sub(before.freed_bytes),
+        }
+    }
+}
+
 /// Reads the results of the steps. Those of steps that this version does not know become one.
 #[cfg(feature = "serde")]
 pub(crate) fn read_uses<'de, D: serde::Deserializer<'de>>(

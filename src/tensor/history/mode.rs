@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 thread_local! {
-    /// The number of guards on this thread under which nothing is recorded.
-    static PAUSED: Cell<u32> = const { Cell::new(0) };
+    /// The number of guards on this thread under which nothing is recorded. It is below 0 while a
+    /// guard that does not count has ended.
+    static PAUSED: Cell<i32> = const { Cell::new(0) };
 
     /// Counts the tensors with a history whose operations this thread did not record.
     static SKIPPED: Cell<u64> = const { Cell::new(0) };
@@ -46,7 +47,7 @@ enum Change {
     /// One guard more.
     More,
     /// The guards that were there do not count.
-    Without(u32),
+    Without(i32),
 }
 
 impl Paused {
@@ -73,7 +74,7 @@ impl Drop for Paused {
     fn drop(&mut self) {
         let now = PAUSED.get();
         PAUSED.set(match self.change {
-            Change::More => now.saturating_sub(1),
+            Change::More => now - 1,
             Change::Without(before) => now + before,
         });
     }

@@ -155,18 +155,15 @@ pub(crate) struct DryCounts {
     pub(crate) stats: MemoryStats,
     /// The holders at the peak of live bytes, the most bytes first.
     pub(crate) holders: Vec<Holder>,
-    /// The live bytes at the beginning.
-    pub(crate) live_before_bytes: u64,
-    /// Bytes of tensors that were moved to make room.
-    pub(crate) moved_bytes: u64,
+    /// Those at the beginning. What was queued then has its place, and no part in the program.
+    pub(crate) before: MemoryStats,
     pub(crate) account: DryRunAccount,
 }
 
 /// A dry run of this thread, until it is dropped.
 pub(crate) struct DryRunGuard {
     run: Rc<Run>,
-    live_before_bytes: u64,
-    moved_before_bytes: u64,
+    before: MemoryStats,
 }
 
 impl DryRunGuard {
@@ -187,18 +184,16 @@ impl DryRunGuard {
         RUNS.with_borrow_mut(|runs| runs.push(run.clone()));
         let mut guard = DryRunGuard {
             run,
-            live_before_bytes: 0,
-            moved_before_bytes: 0,
+            before: MemoryStats::default(),
         };
         guard.run.fill()?;
         dry.reset_peaks();
         dry.driver.predict_as(&real.driver);
+        guard.before = dry.report();
         let costs = real.lock().costs;
         let mut state = dry.lock();
         state.costs = costs;
         state.memory.census.watch_peak();
-        guard.live_before_bytes = state.memory.slabs.live_bytes();
-        guard.moved_before_bytes = state.memory.slabs.moved_bytes();
         state.dry = Some(Box::default());
         drop(state);
         Ok(guard)
@@ -208,7 +203,7 @@ impl DryRunGuard {
     ///
     /// # Errors
     /// That of the first command that found no room and whose result is still held.
-    pub(crate) fn end(&self) -> Result<DryCounts> {
+    pub(crate) fn end(mut self) -> Result<DryCounts> {
         let dry = &self.run.dry;
         dry_flush(dry)?;
         if let Some(error) = dry.lock().left_behind.first_error() {
@@ -218,8 +213,7 @@ impl DryRunGuard {
         let mut state = dry.lock();
         let holders = state.memory.census.holders_at_peak();
         Ok(DryCounts {
-            live_before_bytes: self.live_before_bytes,
-            moved_bytes: stats.moved_bytes.saturating_sub(self.moved_before_bytes),
+            before: std::mem::take(&mut self.before),
             account: *state.dry.take().unwrap_or_default(),
             stats,
             holders,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::DryCounts;
+use crate::engine::{DryCounts, MemoryStats};
 use crate::memory::printable_end;
 use crate::observe::Counted;
 use crate::shortage::{Holder, ReclaimStepUse};
@@ -88,12 +88,14 @@ pub struct DryRun {
 
 impl DryRun {
     pub(crate) fn new(counts: DryCounts) -> Self {
-        let (stats, account) = (counts.stats, counts.account);
-        let mut reclaim_steps = stats.reclaim_steps;
-        reclaim_steps.retain(|one| one.tries > 0);
+        let (stats, before, account) = (counts.stats, counts.before, counts.account);
+        let since = |total: fn(&MemoryStats) -> u64| total(&stats).saturating_sub(total(&before));
+        let both = stats.reclaim_steps.iter().zip(&before.reclaim_steps);
+        let reclaim_steps = both.map(|(now, before)| now.since(before));
+        let reclaim_steps = reclaim_steps.filter(|one| one.tries > 0).collect();
         DryRun {
             peak_live_bytes: stats.live_bytes.peak,
-            peak_added_bytes: (stats.live_bytes.peak).saturating_sub(counts.live_before_bytes),
+            peak_added_bytes: (stats.live_bytes.peak).saturating_sub(before.live_bytes.now),
             peak_reserved_bytes: stats.reserved_bytes.peak,
             peak_device_bytes: stats.device_bytes.peak,
             peak_host_bytes: stats.host_bytes.peak,
@@ -104,15 +106,15 @@ impl DryRun {
             budget_bytes: stats.budget_bytes,
             launches: account.launches,
             uploaded_bytes: account.uploaded_bytes,
-            evictions: stats.evictions,
-            evicted_bytes: stats.evicted_bytes,
-            dropped_bytes: stats.dropped_bytes,
-            restores: stats.restores,
-            restored_bytes: stats.restored_bytes,
-            moved_bytes: counts.moved_bytes,
-            refusals: stats.refusals,
+            evictions: since(|stats| stats.evictions),
+            evicted_bytes: since(|stats| stats.evicted_bytes),
+            dropped_bytes: since(|stats| stats.dropped_bytes),
+            restores: since(|stats| stats.restores),
+            restored_bytes: since(|stats| stats.restored_bytes),
+            moved_bytes: since(|stats| stats.moved_bytes),
+            refusals: since(|stats| stats.refusals),
             reclaim_steps,
-            recomputed_bytes: stats.recomputed_bytes,
+            recomputed_bytes: since(|stats| stats.recomputed_bytes),
             compute_ns: account.compute_ns as u64,
             recompute_ns: account.recompute_ns as u64,
             transfer_ns: account.transfer_ns,
