@@ -16,7 +16,6 @@ use super::block_on;
 use super::handle::Engine;
 use super::pass::Pass;
 use super::reclaim::limits_in_force;
-use super::state::batch::Batch;
 use super::state::caches::{BindGroups, Pipelines};
 use super::tiers::arrivals;
 use crate::driver::{DriverError, DriverResult};
@@ -69,7 +68,8 @@ pub(super) fn recover(pass: &Pass, cause: Error, reopened: DriverResult<()>) -> 
     let cause = Arc::new(cause);
     let mut guard = pass.lock();
     let state = &mut *guard;
-    state.batch = Batch::default();
+    let batch = std::mem::take(&mut state.batch);
+    (batch.reads.iter()).for_each(|(reading, ..)| reading.fail(Error::clone(&cause)));
     state.refused_changes.forget();
     state.timing.times = None;
     let cleanings = state.cleanings.take_all();

@@ -191,8 +191,8 @@ pub(crate) fn unpromised_bytes(engine: &Engine) -> Option<u64> {
     (limit_bytes < u64::MAX).then(|| limit_bytes.saturating_sub(promised_bytes))
 }
 
-/// By how much jobs of higher priorities have lowered the guarantee of this engine's job; 0 if it is
-/// none.
+/// By how much jobs of higher priorities have lowered the guarantee of this engine's job; 0 if it
+/// is none.
 pub(crate) fn lowered_bytes(engine: &Engine) -> u64 {
     let state = engine.lock();
     let lowered = engine.share();

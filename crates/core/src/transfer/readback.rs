@@ -50,6 +50,13 @@ pub struct Piece {
     pub(crate) size_bytes: u64,
 }
 
+/// Whether an error came late, from a browser, though the mapping seems to have the bytes: the copy
+/// may be what was refused.
+fn is_refused(signal: &Signal, waited: &DriverResult<()>) -> bool {
+    let is_lost = |error: &DriverError| matches!(error, DriverError::Lost(_));
+    signal.outcome() == Some(true) && waited.as_ref().is_err_and(|error| !is_lost(error))
+}
+
 impl Piece {
     /// The words that contain the piece: (offset, size), both multiples of 4.
     pub(crate) fn words(&self) -> (u64, u64) {
@@ -447,7 +454,7 @@ impl Readbacks {
             return Ok(());
         };
         let waited = self.driver.wait_for(WaitsFor::Host, &signal).await;
-        if signal.outcome().is_none() {
+        if signal.outcome().is_none() || is_refused(&signal, &waited) {
             return waited;
         }
         self.take_in_arrived(reading);

@@ -161,10 +161,6 @@ impl Opened {
         if let Some(signal) = &entry.mapping {
             unmap(&self.guard, &entry.raw, signal);
         }
-        // In a browser a dropped buffer would wait for the garbage collector.
-        if cfg!(target_arch = "wasm32") && !entry.imported {
-            entry.raw.destroy();
-        }
     }
 
     pub(super) fn start_pipeline(

@@ -50,6 +50,14 @@ pub(super) struct Page {
     pub(super) bytes: Vec<u8>,
 }
 
+/// As a [`BufferEntry`](super::tables::BufferEntry).
+#[cfg(target_arch = "wasm32")]
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.raw.destroy();
+    }
+}
+
 impl ParamPages {
     pub(super) fn new(caps: &Caps) -> Self {
         ParamPages {

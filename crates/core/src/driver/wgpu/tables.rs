@@ -41,6 +41,17 @@ impl BufferEntry {
     }
 }
 
+/// A browser keeps the memory of a buffer until its garbage collector comes, which knows nothing of
+/// the device's memory. Submissions in progress keep a destroyed buffer until they are done.
+#[cfg(target_arch = "wasm32")]
+impl Drop for BufferEntry {
+    fn drop(&mut self) {
+        if !self.imported {
+            self.raw.destroy();
+        }
+    }
+}
+
 pub(super) struct PipelineEntry {
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) params_bytes: u32,

@@ -8,11 +8,11 @@ use crate::memory::Storage;
 use crate::number_map::NumberMap;
 
 /// Records the commands that compute a storage again from its inputs, and returns the storage of
-/// their result. It holds no storage itself: the inputs stay alive as long as the engine needs them.
+/// their result. It holds no storage itself: the inputs live as long as the engine needs them.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) type Rematerializer = Arc<dyn Fn(&[Arc<Storage>]) -> Result<Arc<Storage>> + Send + Sync>;
 /// Records the commands that compute a storage again from its inputs, and returns the storage of
-/// their result. It holds no storage itself: the inputs stay alive as long as the engine needs them.
+/// their result. It holds no storage itself: the inputs live as long as the engine needs them.
 #[cfg(target_arch = "wasm32")]
 pub(crate) type Rematerializer = Arc<dyn Fn(&[Arc<Storage>]) -> Result<Arc<Storage>>>;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{InFlight, Readbacks, Reading};
+use super::{InFlight, Readbacks, Reading, is_refused};
 use crate::driver::DriverResult;
 
 /// A buffer outside the pool, for as long as a caller looks at it.
@@ -47,7 +47,7 @@ impl Readbacks {
             return Ok(false);
         };
         let waited = self.driver.wait(&signal).await;
-        if signal.outcome().is_none() {
+        if signal.outcome().is_none() || is_refused(&signal, &waited) {
             return waited.map(|()| false);
         }
         let Some(mut lent) = self.lend(reading) else {
