@@ -355,8 +355,8 @@ impl Gpu {
     }
 
     /// The app reports that the device is lost, usually from its own callback. From now on every
-    /// call returns [`Error::DeviceLost`]. It means the device that the `Gpu` has now, so ignore the
-    /// callback of one that [`readopt`](Gpu::readopt) has replaced.
+    /// call returns [`Error::DeviceLost`]. It means the device that the `Gpu` has now, so ignore
+    /// the callback of one that [`readopt`](Gpu::readopt) has replaced.
     pub fn notify_lost(&self, reason: &str) {
         self.engine.own().driver().declare_lost(reason);
     }

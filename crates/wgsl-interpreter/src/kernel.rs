@@ -24,8 +24,9 @@ impl Kernel {
     /// Parses a text, validates it with all of naga's capabilities, and compiles one of its
     /// compute entry points.
     ///
-    /// naga handles each term of a long sum by a call within a call. So a text from a stranger, with
-    /// thousands of terms, may end the process: limit it first, or give this thread a large stack.
+    /// naga handles each term of a long sum by a call within a call. So a text from a stranger,
+    /// with thousands of terms, may end the process: limit it first, or give this thread a large
+    /// stack.
     ///
     /// # Errors
     /// If the text is not valid, has no such entry point, or has a construct that the interpreter

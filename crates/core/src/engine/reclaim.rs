@@ -303,8 +303,8 @@ pub(super) async fn run_until_freed(
 }
 
 /// Returns an error if the command at the head of the queue exceeds the ceiling of a share even
-/// with nothing else in it. The operands get their places one by one, and may lie side by side before
-/// all count for the share, so this is known before the first one.
+/// with nothing else in it. The operands get their places one by one, and may lie side by side
+/// before all count for the share, so this is known before the first one.
 fn check_ceilings(state: &State, storage: &Arc<Storage>) -> Result<()> {
     let shares = &state.memory.shares;
     let needed = needed::needed_storages(state, storage);

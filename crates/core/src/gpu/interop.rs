@@ -189,9 +189,9 @@ impl Gpu {
         Err(Error::buffer(operation, reason))
     }
 
-    /// Makes a buffer of a range of the app's own buffer; nothing is copied. That buffer must belong
-    /// to this device: wgpu cannot tell a buffer of another instance from one of its own. The app
-    /// must not destroy it while this one lives. It orders its own accesses by the order of
+    /// Makes a buffer of a range of the app's own buffer; nothing is copied. That buffer must
+    /// belong to this device: wgpu cannot tell a buffer of another instance from one of its own.
+    /// The app must not destroy it while this one lives. It orders its own accesses by the order of
     /// submission (see [`flush`](Gpu::flush)).
     ///
     /// # Errors

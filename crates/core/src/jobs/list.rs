@@ -302,8 +302,8 @@ impl JobList {
         }
     }
 
-    /// The most bytes that all jobs together may have later. Within a job, they get back what jobs of
-    /// higher priorities have taken from it.
+    /// The most bytes that all jobs together may have later. Within a job, they get back what jobs
+    /// of higher priorities have taken from it.
     fn most_bytes(&self, capacity_bytes: u64) -> u64 {
         capacity_bytes.saturating_add(shares::lowered_bytes(self.engine()))
     }

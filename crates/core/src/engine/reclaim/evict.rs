@@ -400,7 +400,8 @@ pub(super) async fn give_way_amid(
 }
 
 /// Evicts a victim whose bytes have all arrived. Returns whether it has: not if its value is
-/// another one now, or if urgent commands evicted it while another victim of this choice gave way to them.
+/// another one now, or if urgent commands evicted it while another victim of this choice gave way
+/// to them.
 pub(super) fn evict_copied(pass: &Pass, eviction: &PendingEviction) -> Result<bool> {
     let is_there = {
         let memory = &pass.lock().memory;
