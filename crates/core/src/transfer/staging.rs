@@ -394,7 +394,7 @@ impl Uploads {
         Ok(())
     }
 
-    /// Waits until a returning chunk is mapped. `false` if no chunk is returning.
+    /// Waits until a returning chunk is mapped, or is broken. `false` if no chunk is returning.
     pub(crate) async fn wait(&self) -> DriverResult<bool> {
         let next = {
             let chunks = self.chunks.lock();
@@ -407,8 +407,13 @@ impl Uploads {
         let Some(signal) = next else {
             return Ok(false);
         };
-        self.driver.wait_for(WaitsFor::Host, &signal).await?;
-        Ok(true)
+        match self.driver.wait_for(WaitsFor::Host, &signal).await {
+            Err(DriverError::Lost(reason)) => Err(DriverError::Lost(reason)),
+            // This mapping failed, perhaps long ago. The next sweep removes the chunk, so there is
+            // room for another.
+            Err(_) if signal.outcome() == Some(false) => Ok(true),
+            waited => waited.map(|()| true),
+        }
     }
 
     /// Whether enough chunks are returning.

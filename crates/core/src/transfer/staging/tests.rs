@@ -1,10 +1,9 @@
 //! Chunks that several threads add and wait for.
 
 use std::sync::mpsc;
-use std::time::Duration;
 
 use super::*;
-use crate::driver::sim::{SimDriver, SimOptions};
+use crate::driver::sim::{Fault, FaultKind, SimDriver, SimOptions, Site};
 
 fn uploads(options: SimOptions) -> Uploads {
     let (driver, _sim) = SimDriver::new(options).unwrap();
@@ -23,11 +22,11 @@ fn a_thread_without_memory_waits_for_the_chunk_of_another() {
             let grown = pollster::block_on(uploads.grow(100));
             ended.send(grown).unwrap();
         });
-        let soon = Duration::from_millis(20);
-        assert_eq!(
-            ends.recv_timeout(soon),
-            Err(mpsc::RecvTimeoutError::Timeout)
-        );
+        // It wakes nobody before the thread waits, and a thread that it wakes waits again.
+        while !uploads.growth.ended.notify_one() {
+            std::thread::yield_now();
+        }
+        assert_eq!(ends.try_recv(), Err(mpsc::TryRecvError::Empty));
         drop(guard);
         // The other thread asks again, and adds no chunk of its own.
         assert_eq!(ends.recv(), Ok(Ok(true)));
@@ -46,6 +45,25 @@ fn a_growth_that_fails_lets_others_begin() {
     }
     uploads.driver.ledger().set_limit(MIB, MIB, None);
     assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+}
+
+#[test]
+fn a_chunk_whose_mapping_failed_makes_room_for_another() {
+    let (driver, sim) = SimDriver::new(SimOptions::default()).unwrap();
+    let uploads = Uploads::new(Device::new(Arc::new(driver)), Account::Uploads);
+    assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+    let (region, _) = uploads.stage(&[1; 100]).unwrap().unwrap();
+    uploads.seal(std::slice::from_ref(&region));
+    drop(region);
+    sim.arm(Fault::once(Site::MapDone, 1, FaultKind::Invalid));
+    uploads.sweep().unwrap();
+    // That is the fault of no request that comes later.
+    assert_eq!(pollster::block_on(uploads.wait()), Ok(true));
+    uploads.sweep().unwrap();
+    assert!(uploads.chunks.lock().is_empty());
+    assert_eq!(pollster::block_on(uploads.wait()), Ok(false));
+    assert_eq!(pollster::block_on(uploads.grow(100)), Ok(true));
+    assert!(uploads.stage(&[1; 100]).unwrap().is_some());
 }
 
 #[test]
