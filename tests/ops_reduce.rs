@@ -15,6 +15,7 @@ pub(crate) mod model;
 mod numbers;
 mod order;
 mod pick;
+mod products;
 pub(crate) mod reduce;
 mod rows;
 mod scan;

@@ -29,7 +29,10 @@ fn run(folder: &Path) -> Option<PathBuf> {
 fn pipelines_are_kept_and_a_broken_file_is_replaced() {
     let folder = std::env::temp_dir().join(format!("lapidary-caches-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
-    let Some(file) = run(&folder) else { return };
+    let Some(file) = run(&folder) else {
+        eprintln!("not run: the device keeps no pipelines");
+        return;
+    };
     let whole = fs::read(&file).unwrap();
     assert!(whole.starts_with(b"lapidary pipelines 1 crc32 "));
     run(&folder);
@@ -40,7 +43,11 @@ fn pipelines_are_kept_and_a_broken_file_is_replaced() {
         assert_eq!(after.len(), whole.len(), "written anew");
     }
     fs::remove_dir_all(&folder).unwrap();
-    // A file in place of the folder: it works without the cache.
+}
+
+#[test]
+fn a_file_in_place_of_the_folder_changes_nothing() {
+    let folder = std::env::temp_dir().join(format!("lapidary-in-the-way-{}", std::process::id()));
     fs::write(&folder, b"in the way").unwrap();
     let options = Options {
         cache_folder: Some(folder.clone()),

@@ -6,7 +6,6 @@ use lapidary::adapter::AdapterKind;
 use lapidary::sim::SimOptions;
 use lapidary::{DType, Gpu, Result, Tensor, diagnostics::FusedKernel};
 
-use crate::common::rows;
 use crate::common::scattered::Place;
 use crate::fusion::{interpreted, options, simulated};
 use crate::programs::{self, Dice, Name, Program};
@@ -45,8 +44,6 @@ const UNARY: &[(&str, Unary)] = lapidary::unary_methods!(unary);
 #[derive(Clone, Copy, PartialEq)]
 enum Mix {
     All,
-    /// Only operations with the same bits on every adapter.
-    Exact,
     /// Many reductions and norms, with expressions before and after.
     Around,
 }
@@ -79,10 +76,9 @@ impl World<'_> {
         let rng = &mut self.rng;
         let place = Place::new(rng, &shape);
         let len = place.storage_len();
-        let exact = self.mix == Mix::Exact;
         let floats: Vec<f32> = (0..len)
             .map(|_| match rng.u32(0..8) {
-                0 if !exact => ODD[rng.usize(..ODD.len())],
+                0 => ODD[rng.usize(..ODD.len())],
                 _ => rng.i32(-64..64) as f32 / 8.0,
             })
             .collect();
@@ -126,7 +122,7 @@ impl World<'_> {
                 .reshape(&shape),
             _ => gpu.eye(shape.first().copied().unwrap_or(1), dtype),
         };
-        self.gpus.iter().map(make).collect::<Result<_>>().ok()
+        agreed(self.gpus.iter().map(make))
     }
 
     fn pick(&mut self) -> Vec<Tensor> {
@@ -171,7 +167,7 @@ impl World<'_> {
                     3 => x[of].addcdiv(&y[of], &z[of], -1),
                     _ => c[of].where_(&x[of], &y[of]),
                 });
-                made.collect::<Result<_>>().ok()
+                agreed(made)
             }
             68..74 => {
                 let dtype = DType::ALL[self.rng.usize(..DType::ALL.len())];
@@ -204,11 +200,7 @@ impl World<'_> {
     /// A reduction or a norm.
     fn read(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
         let axis = self.rng.usize(..x[0].rank().max(1)) as isize;
-        let kind = if self.mix == Mix::Exact {
-            0
-        } else {
-            self.rng.u32(0..8)
-        };
+        let kind = self.rng.u32(0..8);
         each(x, |x| match kind {
             0 => x.max(&[axis]),
             1 => x.sum(&[axis]),
@@ -249,14 +241,10 @@ impl World<'_> {
     }
 
     fn unary(&mut self, x: &[Tensor]) -> Option<Vec<Tensor>> {
-        let is_exact = |name: &str| rows::unary(name).error == [0.0; 2];
-        let may = |name: &str| self.mix != Mix::Exact || is_exact(name);
-        let ops: Vec<_> = UNARY.iter().filter(|(name, _)| may(name)).collect();
-        match self.rng.usize(..ops.len() + 1) {
-            0 if self.mix != Mix::Exact => each(x, signed),
-            0 => None,
+        match self.rng.usize(..UNARY.len() + 1) {
+            0 => each(x, signed),
             op => {
-                let (name, call) = ops[op - 1];
+                let (name, call) = &UNARY[op - 1];
                 self.program.say(format_args!(".{name}"));
                 match *name {
                     "signbit" => each(&each(x, signed)?, call),
@@ -351,7 +339,7 @@ impl World<'_> {
 }
 
 fn each(x: &[Tensor], call: impl Fn(&Tensor) -> Result<Tensor>) -> Option<Vec<Tensor>> {
-    x.iter().map(call).collect::<Result<_>>().ok()
+    agreed(x.iter().map(call))
 }
 
 fn both(
@@ -359,8 +347,18 @@ fn both(
     y: &[Tensor],
     call: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
 ) -> Option<Vec<Tensor>> {
-    let made = x.iter().zip(y).map(|(x, y)| call(x, y));
-    made.collect::<Result<_>>().ok()
+    agreed(x.iter().zip(y).map(|(x, y)| call(x, y)))
+}
+
+/// The results of a call on all devices. Either all refuse it, or none.
+fn agreed(made: impl Iterator<Item = Result<Tensor>>) -> Option<Vec<Tensor>> {
+    let (made, refused): (Vec<_>, Vec<_>) = made.partition(|made| made.is_ok());
+    assert!(
+        made.is_empty() || refused.is_empty(),
+        "{made:?}, {refused:?}"
+    );
+    let made = made.into_iter().flatten().collect::<Vec<_>>();
+    (!made.is_empty()).then_some(made)
 }
 
 fn binary(op: u32, x: &Tensor, y: &Tensor) -> Result<Tensor> {
@@ -550,12 +548,6 @@ fn little_memory_changes_nothing() {
         ..SimOptions::default()
     };
     check(&pair(device), 20, 100, 40, Mix::All);
-}
-
-#[test]
-fn on_an_adapter_exact_operations_stay_exact() {
-    let gpus = [false, true].map(|fuse| Gpu::open(options(fuse)).expect("an adapter"));
-    check(&gpus, 8, 60, 12, Mix::Exact);
 }
 
 #[test]

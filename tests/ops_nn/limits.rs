@@ -85,17 +85,23 @@ fn gradients_of_overlapping_windows_are_whole() {
 #[test]
 fn windows_about_the_limit_are_pooled_whole_or_refused() {
     let gpu = gpu();
+    let mut are_whole = [0; 2];
+    let mut check = |size, kernel| {
+        let made = check_overlapping(&gpu, size, kernel);
+        are_whole = [0, 1].map(|at| are_whole[at] + u32::from(made[at]));
+    };
     for seed in 0..8 {
         let mut rng = Rng::with_seed(seed);
         let height = [1, 2, 5, 126, 127, 128, 8000, 16_249][rng.usize(..8)];
         let width = (16_249 / height).max(1) + rng.usize(..3);
         let more = [rng.usize(..3), rng.usize(..3)];
-        check_overlapping(&gpu, [height + more[0], width + more[1]], [height, width]);
+        check([height + more[0], width + more[1]], [height, width]);
         // In one axis, each element of the middle is in as many windows as a window has elements.
         let kernel = 120 + rng.usize(..20);
-        check_overlapping(&gpu, [2 * kernel, 2], [kernel, 1]);
-        check_overlapping(&gpu, [3, 2 * kernel], [2, kernel]);
+        check([2 * kernel, 2], [kernel, 1]);
+        check([3, 2 * kernel], [2, kernel]);
     }
+    assert!(are_whole.iter().all(|count| *count >= 16), "{are_whole:?}");
     for holders in [16_200, 16_260] {
         let made = check_overlapping(&gpu, [1, 2 * holders], [1, holders]);
         // A GPU may have any number of tests.
@@ -110,6 +116,7 @@ fn adaptive_windows_are_whole() -> Result<()> {
     let mut sizes = vec![[4, 30_001, 1], [2, 32_499, 1], [2, 16_001, 2]];
     let random = |_| [rng.usize(1..7), rng.usize(3..50_003), rng.usize(1..6)];
     sizes.extend((0..12).map(random));
+    let mut are_whole = [0; 3];
     for [output, height, width] in sizes {
         let what = format!("{output} windows of {height} by {width}");
         let x = ones(&gpu, &[1, 1, height, width]);
@@ -121,14 +128,21 @@ fn adaptive_windows_are_whole() -> Result<()> {
         let last = |window: usize| ((window + 1) * height).div_ceil(output) * width - 1;
         let max = whole(&what, x.adaptive_max_pool2d([output, 1]));
         let expected: Vec<f32> = (0..output).map(|window| last(window) as f32).collect();
+        are_whole = [
+            are_whole[0] + u32::from(mean.is_some()),
+            are_whole[1] + u32::from(max.is_some()),
+            are_whole[2],
+        ];
         assert!(max.is_none_or(|max| max == expected), "{what}");
         let g = ones(&gpu, &[1, 1, output, 1]);
         let by_max = whole(&what, g.adaptive_max_pool2d_backward(&x));
+        are_whole[2] += u32::from(by_max.is_some());
         let is_last = |at: usize| (0..output).any(|window| last(window) == at);
         for (at, got) in by_max.into_iter().flatten().enumerate() {
             assert_eq!(got, f32::from(u8::from(is_last(at))), "{what} at {at}");
         }
     }
+    assert!(are_whole.iter().all(|count| *count > 0), "{are_whole:?}");
     Ok(())
 }
 

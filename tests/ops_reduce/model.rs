@@ -132,11 +132,22 @@ pub(crate) fn made(gpu: &Gpu, shape: &[usize], dtype: DType) -> Tensor {
 /// Are both equal within a relative (and around 0, absolute) error? NaN equals NaN.
 #[track_caller]
 pub(crate) fn assert_close(got: &Array, expected: &Array, tolerance: f64, what: &str) {
+    assert_within(
+        got,
+        expected,
+        |expected| tolerance * expected.abs().max(1.0),
+        what,
+    );
+}
+
+/// Are both equal within this error of each expected element? NaN equals NaN.
+#[track_caller]
+pub(crate) fn assert_within(got: &Array, expected: &Array, error: impl Fn(f64) -> f64, what: &str) {
     assert_eq!(got.shape, expected.shape, "{what}");
     for (at, (&got, &expected)) in got.values.iter().zip(&expected.values).enumerate() {
         let close = got == expected
             || got.is_nan() && expected.is_nan()
-            || (got - expected).abs() <= tolerance * expected.abs().max(1.0);
+            || (got - expected).abs() <= error(expected);
         assert!(close, "{what}: element {at} is {got}, not {expected}");
     }
 }

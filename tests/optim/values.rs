@@ -82,6 +82,7 @@ fn difference(made: &[f32], expected: &Value) -> f64 {
     let pairs = made.iter().zip(expected);
     let differences = pairs.map(|(made, expected)| {
         let expected = expected.as_f64().expect("a number");
+        assert!(made.is_finite(), "{made}, not {expected}");
         (f64::from(*made) - expected).abs() / expected.abs().max(1.0)
     });
     differences.fold(0.0, f64::max)

@@ -126,7 +126,8 @@ fn check_faults(programs: u64, trouble: Trouble) {
 }
 
 fn begin(w: &mut World) {
-    w.check_all();
+    // What waits for room may run while the faults are there.
+    w.check_all().iter().for_each(|waiting| waiting.doubt());
     w.in_fault = true;
 }
 

@@ -522,9 +522,11 @@ impl World {
         assert!(device.peak_bytes <= most_bytes, "{device:?}");
     }
 
-    /// Reads all tensors, and drops those without a value.
-    pub(crate) fn check_all(&mut self) {
+    /// Reads all tensors, and drops those without a value. Returns those whose commands found no
+    /// room: they wait, and run with later work.
+    pub(crate) fn check_all(&mut self) -> Vec<Rc<Data>> {
         while self.await_one() {}
+        let mut waiting = Vec::new();
         for held in std::mem::take(&mut self.held) {
             let data = &held.model.data;
             if self.look(&held.tensor, &held.model) {
@@ -533,6 +535,7 @@ impl World {
                 data.is_unsure.set(is_unsure || self.disk_lies);
                 self.held.push(held);
             } else if !data.is_unsure.get() {
+                waiting.push(Rc::clone(data));
                 self.held.push(held);
             }
         }
@@ -543,6 +546,7 @@ impl World {
                 Err(error) => self.judge("a cached read", &error),
             }
         }
+        waiting
     }
 
     /// Checks all tensors and drops them.
@@ -551,7 +555,7 @@ impl World {
         self.end_trouble();
         match self.rules.is_short {
             true => while self.await_one() {},
-            false => self.check_all(),
+            false => drop(self.check_all()),
         }
         self.cache.lock().expect("callbacks let go of it").clear();
         self.guards.clear();

@@ -31,6 +31,8 @@ fn each_form_of_the_weights_is_near_the_stored_one() {
     ] {
         let model = model(&gpu(), "qwen3", form);
         let (logits, _) = greedy(&model, &expected.prompt, 64, 1);
+        assert_eq!(logits.len(), expected.logits.len());
+        assert!(logits.iter().all(|logit| logit.is_finite()), "{form:?}");
         let far = |(got, wanted): (&f32, &f32)| (got - wanted).abs();
         let worst = logits
             .iter()

@@ -14,9 +14,9 @@ fn worst(precision: Precision) -> (f64, u64) {
     let (ours, theirs) = (setup::embed(&model, usize::MAX), setup::vectors());
     assert_eq!(ours.vectors.len(), theirs.len());
     let pairs = (ours.vectors.chunks(ours.width)).zip(theirs.chunks(ours.width));
-    let least = pairs
-        .map(|(ours, theirs)| cosine(ours, theirs))
-        .fold(1.0, f64::min);
+    let cosines: Vec<f64> = pairs.map(|(ours, theirs)| cosine(ours, theirs)).collect();
+    assert!(cosines.iter().all(|cosine| cosine.is_finite()), "{cosines:?}");
+    let least = cosines.into_iter().fold(1.0, f64::min);
     (least, model.encoder.weights_bytes())
 }
 
