@@ -154,6 +154,21 @@ fn structs_vectors_and_headers_are_tensors_of_their_scalars() {
 }
 
 #[test]
+fn a_vector_of_three_is_a_parameter() {
+    let gpu = gpu();
+    let kernel = framed(
+        &gpu,
+        "@group(0) @binding(0) var<storage, read_write> x: array<f32>;\n\
+         @group(0) @binding(1) var<uniform> by: vec3<f32>;",
+        "if id.x < 3u { x[id.x] = by[id.x]; }",
+    )
+    .unwrap();
+    let call = kernel.call().out("x", &[3], DType::F32).groups([1, 1, 1]);
+    let x = call.params(&[1.0_f32, 2.0, 3.0]).run_one().unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+}
+
+#[test]
 fn narrow_types_come_packed_and_an_array_is_as_long_as_its_tensor() {
     let gpu = gpu();
     let kernel = framed(

@@ -161,15 +161,21 @@ fn texts_that_would_exhaust_the_compiler_are_refused() {
         "{message}"
     );
     assert!(excerpt.contains("fn f"), "{excerpt}");
-    let (message, _) = shown(framed(
-        &gpu(),
-        x,
-        "var a: array<u32, 1000000>; a[id.x] = 1u; x[0] = a[x[1]];",
-    ));
-    assert!(
-        message.contains("bytes of variables for every invocation"),
-        "{message}"
-    );
+    let large = format!("{x}\nconst c = array<u32, 1000000>();");
+    for (declared, body) in [
+        (
+            x,
+            "var a: array<u32, 1000000>; a[id.x] = 1u; x[0] = a[x[1]];",
+        ),
+        (x, "let a = array<u32, 1000000>(); x[0] = a[x[1]];"),
+        (&*large, "x[0] = c[x[1]];"),
+    ] {
+        let (message, _) = shown(framed(&gpu(), declared, body));
+        assert!(
+            message.contains("bytes of variables for every invocation"),
+            "{body}: {message}"
+        );
+    }
     let shapes: String = (1..40)
         .map(|i| format!("struct S{i} {{ a: S{0}, b: S{0} }}\n", i - 1))
         .collect();

@@ -382,6 +382,17 @@ fn parameters_and_groups() {
     let (message, _) = shown(bare.clone().params_bytes(&[]).groups([1, 1, 1]).run());
     assert_eq!(message, "0 bytes of parameters, `p` takes 8");
 
+    // Only padding may be left out, not members.
+    let wide = "struct Wide { v: vec4<f32>, a: u32, b: u32 }
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@group(0) @binding(1) var<uniform> p: Wide;
+@compute @workgroup_size(1) fn main() { x[0] = p.v.x + f32(p.b); }";
+    let wide = Kernel::new(&gpu, wide).unwrap();
+    let wide = wide.call().out("x", &[1], DType::F32).groups([1, 1, 1]);
+    let (message, _) = shown(wide.clone().params(&[0_u32; 5]).run());
+    assert_eq!(message, "20 bytes of parameters, `p` takes 32");
+    wide.params(&[0_u32; 6]).run().unwrap();
+
     let call = bare.params(&SaxpyParams { a: 1.0, n: 4 });
     let (message, _) = shown(call.clone().run());
     assert!(message.contains("`groups([x, y, z])`"), "{message}");

@@ -246,9 +246,55 @@ fn an_infinity_and_the_nan_that_comes_of_it_are_both_named() {
         ),
         "{found}"
     );
-    drop((x, y, z, nan));
+    // So is one that a kernel reads and writes at the same place.
+    let doubled = gpu.tensor(&[f32::NAN, 1.0], &[2]).unwrap();
+    let kernel = Kernel::new(&gpu, DOUBLE).unwrap();
+    let double = |x: &Tensor| kernel.call().bind("x", x).groups([1, 1, 1]).run();
+    double(&doubled).unwrap();
+    doubled.force().unwrap();
+    let found = one(&gpu);
+    let is_uploaded = matches!(
+        &found,
+        Finding::NonFinite {
+            operation: None,
+            ..
+        }
+    );
+    assert!(is_uploaded, "{found}");
+    drop((x, y, z, nan, doubled, kernel));
     ended(gpu, &sim);
 }
+
+const DOUBLE: &str = "
+@group(0) @binding(0) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(2)
+fn double(@builtin(local_invocation_index) i: u32) { x[i] *= 2.0; }";
+
+#[test]
+fn a_kernel_answers_for_the_part_that_it_reads() {
+    let (gpu, sim) = open(Diagnostics::all());
+    // Fresh memory has a pattern of NaN.
+    let arena = gpu.buffer(1024).unwrap();
+    let part = arena.slice(0..512).unwrap();
+    part.write(&[1.0_f32; 128]).unwrap();
+    let kernel = Kernel::new(&gpu, SUM).unwrap();
+    let call = kernel.call().bind("x", &part).out("y", &[1], DType::F32);
+    let sum = call.groups([1, 1, 1]).run_one().unwrap();
+    assert_eq!(sum.to_vec::<f32>().unwrap(), [128.0]);
+    assert_eq!(gpu.diagnostics().check().unwrap(), []);
+    drop((arena, part, kernel, sum));
+    ended(gpu, &sim);
+}
+
+const SUM: &str = "
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn sum() {
+    var all = 0.0;
+    for (var i = 0u; i < arrayLength(&x); i++) { all += x[i]; }
+    y[0] = all;
+}";
 
 /// Checks that the answers of the diagnostics do not arrive, and that this is reported once.
 #[track_caller]

@@ -37,7 +37,7 @@ use look::PAGE_ANSWERS;
 pub(super) use look::{ANSWER_BYTES, PARAMS_BYTES, PATTERN_BYTES};
 pub(super) use over::{ZoneGroup, begin_look_over, look_at_freed, look_at_groups};
 use watch::Watch;
-pub(super) use watch::{watch_after, watch_before, watch_foreign, watch_read};
+pub(super) use watch::{forget_past, watch_after, watch_before, watch_foreign, watch_read};
 
 /// A workgroup looks at no fewer elements than `LEAST_SHARE`, unless it is the only one. At most
 /// `MOST_SHARES` workgroups share a look.

@@ -358,8 +358,7 @@ impl<T: Bind + Clone> KernelCall<T> {
             }
             (Some(params), bytes) => (params, bytes.unwrap_or_default()),
         };
-        let padded = (bytes.len() as u64).next_multiple_of(params.alignment_bytes);
-        if bytes.is_empty() || padded != params.size_bytes {
+        if !(params.least_bytes..=params.size_bytes).contains(&(bytes.len() as u64)) {
             let (name, size) = (&params.name, params.size_bytes);
             let message = match &self.params {
                 None => format!("`{name}` has no value: call `params` ({size} bytes)"),

@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use naga::{AddressSpace, Block, Function, Module, Statement};
+use naga::{AddressSpace, Block, Expression, Function, Handle, Module, Statement, Type, TypeInner};
 
 /// Most statements of an entry point with all calls inlined.
 const MOST_STATEMENTS: u64 = 1 << 20;
 
-/// Most bytes of private variables of one invocation.
+/// Most bytes of private variables of one invocation, and of values that may become variables.
 const MOST_PRIVATE_BYTES: u64 = 64 << 10;
 
 /// Refuses a module that asks for too much. The error gives the reason, and the place if there is
@@ -61,12 +61,29 @@ fn too_many(cost: u64) -> String {
 
 fn locals(module: &Module, function: &Function) -> u64 {
     let locals = function.local_variables.iter();
-    locals
-        .map(|(_, variable)| size_bytes(module, variable.ty))
+    let locals = locals.map(|(_, variable)| variable.ty);
+    let given = function.arguments.iter().map(|argument| argument.ty);
+    let made = function.result.iter().map(|result| result.ty);
+    // An array that is indexed by a number that is known late becomes a variable.
+    let values = function.expressions.iter();
+    let values = values.filter_map(|(_, value)| match value {
+        Expression::Compose { ty, .. } | Expression::ZeroValue(ty) => Some(*ty),
+        Expression::Constant(constant) => Some(module.constants[*constant].ty),
+        _ => None,
+    });
+    let is_array = |ty: &Handle<Type>| {
+        matches!(
+            module.types[*ty].inner,
+            TypeInner::Array { .. } | TypeInner::Struct { .. }
+        )
+    };
+    let of_values = given.chain(made).chain(values).filter(is_array);
+    let all = locals.chain(of_values);
+    all.map(|ty| size_bytes(module, ty))
         .fold(0, u64::saturating_add)
 }
 
-fn size_bytes(module: &Module, ty: naga::Handle<naga::Type>) -> u64 {
+fn size_bytes(module: &Module, ty: Handle<Type>) -> u64 {
     let size = module.types[ty].inner.try_size(module.to_ctx());
     size.map_or(u64::MAX, u64::from)
 }

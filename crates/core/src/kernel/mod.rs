@@ -145,8 +145,8 @@ impl Kernel {
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) with the place in the text. It stands for errors of
     /// syntax or validation, declarations that cannot be bound, and limits of the device. Also for
-    /// a text of more than 1 MiB, and for expressions and blocks that are too deep: more than 500
-    /// operators, or about 200 nested brackets.
+    /// a text of more than 1 MiB, and for expressions and blocks that are too deep: more than 200
+    /// operators and nested brackets.
     pub fn new(gpu: &Gpu, wgsl: &str) -> Result<Kernel> {
         Self::made(gpu, wgsl, None)
     }

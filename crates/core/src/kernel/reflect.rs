@@ -67,8 +67,10 @@ pub(super) struct StorageBinding {
 pub(super) struct Params {
     pub(super) name: String,
     pub(super) at: Declaration,
+    /// With the padding up to the type's alignment, which a vector of three lacks.
     pub(super) size_bytes: u64,
-    pub(super) alignment_bytes: u64,
+    /// The size without padding at the end.
+    pub(super) least_bytes: u64,
     /// The places where the text reads the uniform, if its type is not a struct. DX12 takes no such
     /// immediates, so the engine wraps the value in a struct. `None` if the type is a struct.
     pub(super) uses: Option<Vec<Range<usize>>>,
@@ -434,16 +436,27 @@ impl<'a> Reader<'a> {
             );
             return self.refuse(at.name, "", message);
         }
+        let alignment = self.layouter[variable.ty].alignment;
         Ok(Params {
             name,
             at,
-            size_bytes,
-            alignment_bytes: self.layouter[variable.ty].alignment.round_up(1).into(),
+            size_bytes: size_bytes.next_multiple_of(alignment.round_up(1).into()),
+            least_bytes: self.unpadded_bytes(variable.ty),
             uses: match &self.module.types[variable.ty].inner {
                 TypeInner::Struct { .. } => None,
                 _ => Some(self.uses(handle)),
             },
         })
+    }
+
+    /// The size of a type without the padding at its end.
+    fn unpadded_bytes(&self, ty: Handle<Type>) -> u64 {
+        match &self.module.types[ty].inner {
+            TypeInner::Struct { members, .. } => members.last().map_or(0, |last| {
+                u64::from(last.offset) + self.unpadded_bytes(last.ty)
+            }),
+            _ => self.size_bytes(ty),
+        }
     }
 
     /// The places where functions name a variable. Uses of a local variable with the same name are

@@ -24,6 +24,15 @@ impl Place {
         }
     }
 
+    /// The part from so many bytes on.
+    pub(crate) fn from(self, bytes: u64) -> Place {
+        let offset_bytes = self.offset_bytes + bytes;
+        Place {
+            offset_bytes,
+            ..self
+        }
+    }
+
     /// The place so many bytes further on.
     pub(crate) fn at(self, bytes: u64) -> At {
         At(self.buffer, self.offset_bytes + bytes)

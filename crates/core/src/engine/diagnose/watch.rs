@@ -143,8 +143,15 @@ impl Watch {
 }
 
 impl Diagnose {
-    /// Counts NaN and infinities in the value of a storage, unless a look was taken.
-    fn look_at_value(&mut self, state: &mut State, storage: &Storage, dtype: DType) {
+    /// Counts NaN and infinities in the value of a storage, unless a look was taken. `range`: start
+    /// and size of the part that a command uses, as the rest may never have been written.
+    fn look_at_value(
+        &mut self,
+        state: &mut State,
+        storage: &Storage,
+        dtype: DType,
+        range: Option<(u64, u64)>,
+    ) {
         let version = state.memory.slots.writes_to(storage);
         let makers = &mut self.watch.makers;
         let maker = makers
@@ -155,7 +162,15 @@ impl Diagnose {
             return;
         };
         if !std::mem::replace(&mut maker.is_asked, true) {
-            let (range, rows) = ((place, storage.len_bytes()), self.watch.rows(storage));
+            let (start, size_bytes) = range.unwrap_or((0, storage.len_bytes()));
+            let size_bytes = size_bytes.min(storage.len_bytes().saturating_sub(start));
+            let range = (place.from(start), size_bytes);
+            // A part of a result with padding does not begin with a row.
+            let rows = if start == 0 {
+                self.watch.rows(storage)
+            } else {
+                NO_ROWS
+            };
             self.look_at(state, look, range, rows, &|| About::Result(version));
         }
     }
@@ -218,8 +233,13 @@ pub(crate) fn watch_before(state: &mut State, launch: &Launch) {
                 if !diagnose.watch.inputs.contains(&version) {
                     diagnose.watch.inputs.push(version);
                 }
-                if role == Role::Read {
-                    diagnose.look_at_value(state, storage, arg.dtype);
+                // The old value of a result is looked at before it is gone, if it is whole, and not
+                // the pattern of a new output.
+                let is_custom = matches!(launch.program, Program::Custom(_));
+                let is_new = is_custom && launch.code >> UNWRITTEN >> index & 1 == 1;
+                if role == Role::Read || was_whole && !is_new {
+                    let range = launch.ranges.get(index).copied();
+                    diagnose.look_at_value(state, storage, arg.dtype, range);
                 }
             }
         }
@@ -264,10 +284,17 @@ pub(crate) fn watch_after(state: &mut State, launch: &Launch) {
                 };
                 diagnose.watch.makers.insert(version, maker);
                 if diagnose.watch.whole >> index & 1 == 1 {
-                    diagnose.look_at_value(state, &arg.storage, arg.dtype);
+                    diagnose.look_at_value(state, &arg.storage, arg.dtype, None);
                 }
             }
         }
+    });
+}
+
+/// Forgets the history of values that are gone. No look awaits an answer.
+pub(crate) fn forget_past(state: &mut State) {
+    super::with(state, |diagnose, state| {
+        (diagnose.watch).forget_all_but(&state.memory.slots.live_writes());
     });
 }
 
@@ -288,7 +315,7 @@ pub(crate) fn watch_read(state: &mut State, storage: &Storage) {
         diagnose.watch.is_read(version, "the host");
         let maker = diagnose.watch.makers.get(&version);
         if let Some(dtype) = maker.map(|maker| maker.dtype) {
-            diagnose.look_at_value(state, storage, dtype);
+            diagnose.look_at_value(state, storage, dtype, None);
         }
     });
 }

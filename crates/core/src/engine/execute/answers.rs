@@ -83,6 +83,7 @@ pub(super) async fn collect(pass: &Pass) -> Result<()> {
         None => return Ok(()),
     };
     if used == 0 {
+        diagnose::forget_past(&mut pass.lock());
         return Ok(());
     }
     let answers = pass.unless_lost(read_answers(pass, used).await)?;
