@@ -115,3 +115,29 @@ fn the_search_takes_a_run_for_each_halving_of_the_range() {
     // The largest batch does not fit, and 256 has eight halvings.
     assert_eq!(runs, 9, "for {batch}");
 }
+
+/// The budget of the device is not the one that the work exceeds.
+#[test]
+fn a_program_with_a_budget_of_its_own_is_told_of_that() {
+    let gpu = gpu();
+    let own = Budget::device(16 << 20);
+    let refused = gpu.fit_batch(1..=8, |gpu, _| {
+        gpu.memory().set_budget(own)?;
+        let x = gpu.zeros(&[3 << 20], DType::F32)?;
+        let y = gpu.zeros(&[3 << 20], DType::F32)?;
+        Ok((x, y))
+    });
+    let Err(Error::NeverFits {
+        requested_bytes,
+        limit_bytes,
+        ..
+    }) = refused
+    else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(limit_bytes, 16 << 20);
+    assert!(
+        (24 << 20..=40 << 20).contains(&requested_bytes),
+        "{requested_bytes}"
+    );
+}

@@ -109,7 +109,8 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::NeverFits`] if even the smallest batch does not fit, with the bytes that it takes.
-    /// [`Error::Option`] for an empty range. Those of [`dry_run`](Gpu::dry_run), except that a
+    /// For a program that sets a budget itself, these are at most all bytes that it had anywhere; or
+    /// the error is that of its first command without room. [`Error::Option`] for an empty range. Those of [`dry_run`](Gpu::dry_run), except that a
     /// larger batch that finds no room counts as one that does not fit.
     pub fn fit_batch<T>(
         &self,
@@ -159,11 +160,20 @@ impl Gpu {
                     block_on("a dry run", gpu.engine.here().set_budget(Budget::default()))?;
                     program(gpu, least)
                 })?;
-                let is_slow = refused.is_ok_and(|report| report.refusals == 0);
+                let is_slow = refused.as_ref().is_ok_and(|report| report.refusals == 0);
+                let (needed_bytes, limit_bytes) = match (refused, unlimited.budget_bytes) {
+                    // The program sets a budget of its own, so it never ran without one.
+                    (Err(error), Some(_)) => return Err(error),
+                    (Ok(report), Some(limit_bytes)) => (report.held_bytes(), limit_bytes),
+                    (_, None) => {
+                        let limit_bytes = self.engine.here().slab_limit_bytes();
+                        (unlimited.peak_device_bytes, limit_bytes)
+                    }
+                };
                 return Err(Error::never_fits(
                     "the smallest batch",
-                    unlimited.peak_device_bytes,
-                    self.engine.here().slab_limit_bytes(),
+                    needed_bytes,
+                    limit_bytes,
                     match slowdown {
                         Some(_) if is_slow => "Allow a larger slowdown, or raise the budget",
                         _ => "Recompute activations, or raise the budget",

@@ -122,6 +122,18 @@ impl DryRun {
         }
     }
 
+    /// The most bytes on the device and everywhere else, perhaps at different moments.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let elsewhere = [
+            self.peak_host_bytes,
+            self.peak_store_bytes,
+            self.peak_disk_bytes,
+        ];
+        elsewhere.iter().fold(self.peak_device_bytes, |sum, bytes| {
+            sum.saturating_add(*bytes)
+        })
+    }
+
     /// Whether the program runs within the budget, without a tensor that has to leave the device.
     /// Evictions that the program asks for do not count.
     pub fn fits(&self) -> bool {
