@@ -110,9 +110,9 @@ pub(crate) struct World {
     pub(crate) lost: u64,
     /// Faults are armed or were just before, so any work may fail.
     pub(crate) in_fault: bool,
-    /// The last step that dropped a read or an eviction half-way. Then an eviction needs another
-    /// read-back buffer, or a drain is not over and has one. The buffer may exceed a budget that
-    /// was lowered, as guarantee 9 says.
+    /// The last step that dropped a read or an eviction half-way, or ran under faults, which do the
+    /// same. Then an eviction needs another read-back buffer, or a drain is not over and has one.
+    /// The buffer may exceed a budget that was lowered, as guarantee 9 says.
     half_way: Option<u32>,
     /// Bytes that were read once may be lost the next time.
     pub(crate) disk_lies: bool,
@@ -507,7 +507,10 @@ impl World {
     }
 
     /// Checks that the limit was never exceeded.
-    pub(crate) fn check_levels(&self) {
+    pub(crate) fn check_levels(&mut self) {
+        if self.in_fault {
+            self.half_way = Some(self.next.0);
+        }
         let device = self.sim.counters();
         let taken_bytes = device.reserved_bytes + device.retiring_bytes;
         let limit_bytes = self.gpu.memory().budget().device_bytes.unwrap_or(u64::MAX);

@@ -541,9 +541,10 @@ impl Readbacks {
         }
     }
 
-    /// Releases the free buffers to the driver.
+    /// Releases the free buffers to the driver. First it hands over what has arrived: who reads may
+    /// ask for it late.
     pub(crate) fn trim(&self) {
-        self.take_in_all(Reading::is_cancelled);
+        self.take_in_all(|reading| reading.is_cancelled() || reading.has_arrived());
         let mut pool = self.pool.lock();
         while let Some(free) = pool.free.pop() {
             self.set_aside(&mut pool, free);

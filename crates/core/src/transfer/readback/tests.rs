@@ -47,6 +47,22 @@ fn the_pool_does_not_wait_for_a_reading_that_copies() {
 }
 
 #[test]
+fn what_has_arrived_is_handed_over_before_buffers_are_released() {
+    let (driver, _sim) = SimDriver::new(SimOptions::default()).unwrap();
+    let readbacks = Readbacks::new(Device::new(Arc::new(driver)));
+    let (heard, hears) = mpsc::channel();
+    let sink = move |bytes: &[u8]| heard.send(bytes.len()).unwrap();
+    let reading = arrived(&readbacks, Box::new(sink));
+    let signal = reading.next_signal().unwrap();
+    pollster::block_on(readbacks.driver.wait(&signal)).unwrap();
+    // Nobody has asked for it yet.
+    readbacks.trim();
+    assert_eq!(hears.try_recv(), Ok(4));
+    assert!(reading.is_done());
+    assert_eq!(readbacks.pool.lock().total_bytes, 0);
+}
+
+#[test]
 fn the_buffer_that_is_kept_stays_kept() {
     let memory_bytes = 128 << 10;
     let options = SimOptions {
