@@ -133,10 +133,11 @@ impl Gpu {
         self.tensor(&[value], &[])
     }
 
-    /// A tensor of `shape` where every element is `value`.
+    /// A tensor of `shape` where every element is `value`. A float beyond a float type becomes
+    /// infinite.
     ///
     /// # Errors
-    /// [`Error::DType`] when the type does not hold the value; else as [`zeros`](Gpu::zeros).
+    /// [`Error::DType`] when the type holds no such value; else as [`zeros`](Gpu::zeros).
     #[track_caller]
     pub fn full(&self, shape: &[usize], value: impl Into<Scalar>, dtype: DType) -> Result<Tensor> {
         let _method = MadeFor::method("full");
@@ -144,7 +145,8 @@ impl Gpu {
     }
 
     /// The numbers `start`, `start + step`, … before `end`, in one dimension. The step may be
-    /// negative.
+    /// negative. Floats are computed in f32 from their places: after 2²⁴ elements, neighbours may be
+    /// equal.
     ///
     /// # Errors
     /// [`Error::Shape`] for a step of 0 or bounds that are not finite, [`Error::DType`] when the

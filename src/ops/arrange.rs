@@ -103,7 +103,7 @@ impl Tensor {
     }
 
     /// `count` views along `axis`, as in PyTorch. All have one size, except that the last may be
-    /// smaller. There are fewer if that size covers the axis sooner.
+    /// smaller. There are fewer if that size covers the axis sooner, unless it is empty.
     ///
     /// # Errors
     ///
@@ -118,6 +118,10 @@ impl Tensor {
                 reason: "no chunks".into(),
             })
             .located(),
+            // All pieces are empty, so none is too many.
+            _ if self.layout.shape[at] == 0 => {
+                (0..count).map(|_| self.narrow(axis, 0, 0)).collect()
+            }
             _ => self.split(self.layout.shape[at].div_ceil(count), axis),
         }
     }

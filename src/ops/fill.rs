@@ -98,23 +98,23 @@ pub(crate) fn full(
     if word == 0 {
         return Tensor::zeroed(engine, shape, dtype);
     }
-    // For every type, the storage consists of equal words.
-    let (_, size_bytes) = checked(shape, dtype)?;
-    let words = size_bytes.div_ceil(4) as usize;
-    let of_words = match dtype.size_bytes() {
-        4 => dtype,
-        _ => DType::U32,
+    let made = Tensor::output(engine, shape, dtype)?;
+    // For every type, the storage consists of equal words, and is padded to whole ones.
+    let words = Tensor {
+        layout: Layout::contiguous(&[made.size_bytes().div_ceil(4) as usize]),
+        dtype: match dtype.size_bytes() {
+            4 => dtype,
+            _ => DType::U32,
+        },
+        ..made.clone()
     };
-    let made = make(engine, FillOp::Full, &[words], of_words, [word, 0])?;
-    Ok(Tensor {
-        layout: Layout::contiguous(shape),
-        dtype,
-        ..made
-    })
+    (ELEMENT.call(FillOp::Full as u8, &[], &[word, 0])).write_new(&words)?;
+    Ok(made)
 }
 
 /// `start`, `start + step`, … before `end`, in one dimension. Integer types take integers. For
-/// floats each element is rounded once.
+/// floats each of the first 2²⁴ elements is rounded once. (To add a product with the low bits of a
+/// place apart does not help: compilers of shaders put both together again.)
 #[track_caller]
 pub(crate) fn arange(
     engine: &Handle<Engine>,

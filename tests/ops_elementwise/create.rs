@@ -37,6 +37,25 @@ fn full_tensors_hold_one_value_of_every_type() -> Result<()> {
 }
 
 #[test]
+fn a_full_tensor_of_an_odd_length_has_its_storage_for_itself() -> Result<()> {
+    for gpu in each() {
+        for dtype in [DType::F16, DType::U8] {
+            let made = gpu.full(&[3], 2, dtype)?;
+            let types = gpu.memory().snapshot().types;
+            assert!(types.iter().all(|(of, _)| *of == dtype), "{types:?}");
+            let copy = made.copy()?;
+            // Only what covers its whole storage can be computed again.
+            made.recompute_with(&[&copy], |inputs| inputs[0].ones_like())?;
+            assert_eq!(download(&made).values, [2.0; 3]);
+        }
+        let ones = gpu.ones(&[3], DType::F16)?;
+        ones.write(&[f16::from_f32(4.0); 3])?;
+        assert_eq!(download(&ones).values, [4.0; 3]);
+    }
+    Ok(())
+}
+
+#[test]
 fn ranges_count_up_and_down() -> Result<()> {
     for gpu in each() {
         gives!(i32: gpu.arange(0, 5, 1, DType::I32) => [0, 1, 2, 3, 4]);

@@ -88,6 +88,7 @@ fn pieces_are_views_of_the_sizes_asked_for() -> Result<()> {
         assert_eq!(sizes(t.split_sizes(&[0, 5, 2], -2)?), [0, 5, 2]);
         assert_eq!(sizes(t.chunk(3, 0)?), [3, 3, 1]);
         assert_eq!(sizes(t.chunk(5, 0)?), [2, 2, 2, 1]);
+        assert_eq!(sizes(t.narrow(0, 0, 0)?.chunk(3, 0)?), [0; 3]);
         assert_eq!(t.narrow(0, 0, 0)?.split(4, 0)?.len(), 1);
         refused!(Shape: t.split(0, 0));
         refused!(Axis: t.split(1, 2));

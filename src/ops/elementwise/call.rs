@@ -85,6 +85,19 @@ impl Call<'_> {
         call.output(engine, shape, dtype)
     }
 
+    /// Computes the result of a call without inputs into a new tensor, which may stand for another
+    /// one with the same storage.
+    #[track_caller]
+    pub(in crate::ops) fn write_new(&self, out: &Tensor) -> Result<()> {
+        match self.is_in_parts(&out.engine, None, out.size_bytes()) {
+            true => self.write_parts(out),
+            false => match self.plan(out.engine.caps(), &out.layout.shape, 0)? {
+                Some(plan) => self.launch(plan, out, false, Ranges::new()),
+                None => self.write_to(out),
+            },
+        }
+    }
+
     /// Computes the result into a view that [`is_vec4_aligned`](Layout::is_vec4_aligned). No input
     /// may read its storage through another map.
     #[track_caller]
