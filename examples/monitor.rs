@@ -80,7 +80,8 @@ struct Layer {
     velocity: Tensor,
 }
 
-/// Trains an autoencoder until the viewer quits. Returns the number of steps.
+/// Trains an autoencoder until the viewer quits; with `--serve`, until the process is ended.
+/// Returns the number of steps.
 fn learn(gpu: &Gpu, is_over: &AtomicBool) -> Result<usize> {
     let is_watched =
         std::env::args().any(|arg| arg == "--serve") || std::io::stdout().is_terminal();

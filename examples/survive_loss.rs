@@ -97,7 +97,7 @@ fn show_heap() -> lapidary::Result<()> {
     Ok(())
 }
 
-/// Runs the job to its end, whatever happens to the device. Adds what each recovery found to
+/// Runs the job to its end, also if the device is lost in one of its steps. Adds what each recovery found to
 /// `losses`.
 fn run(
     host: &mut Host,
@@ -185,7 +185,7 @@ impl Job {
         let hidden = self.examples.matmul(&self.weights[0])?.tanh()?;
         let excess = (hidden.matmul(&self.weights[1])? - &self.targets)?;
 
-        // The gradients of the mean squared excess, by hand.
+        // The gradients of the squared excess, summed over the outputs, by hand.
         let excess = (excess * (2.0 / EXAMPLES as f32))?;
         let slope = ((&hidden * &hidden)? * -1.0)? + 1.0;
         let behind = (excess.matmul(&self.weights[1].t()?)? * slope?)?;
@@ -322,8 +322,10 @@ struct Folder(PathBuf);
 impl Folder {
     fn new() -> std::io::Result<Folder> {
         let name = format!("lapidary-survive-loss-{}", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(name));
-        std::fs::create_dir(&folder.0)?;
+        let path = std::env::temp_dir().join(name);
+        // Another process's folder of this name is an error, and stays.
+        std::fs::create_dir(&path)?;
+        let folder = Folder(path);
         let mut random = fastrand::Rng::with_seed(5);
         let examples = (0..EXAMPLES * INPUTS).map(|_| 2.0 * random.f32() - 1.0);
         let bytes: Vec<u8> = examples.flat_map(f32::to_ne_bytes).collect();

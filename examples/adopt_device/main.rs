@@ -101,7 +101,7 @@ fn simulate(gpu: &Gpu, open: &Tensor) -> lapidary::Result<Tensor> {
 }
 
 /// All points except those of the first and the last row, shifted by `by` elements in memory. At
-/// the end of a row that reaches the next row, but border points do not move.
+/// the end of a row that reaches the next row, as on a cylinder.
 fn shifted(field: &Tensor, by: isize) -> lapidary::Result<Tensor> {
     let flat = field.view_as(&[HEIGHT * WIDTH])?;
     flat.narrow(0, WIDTH.saturating_add_signed(by), (HEIGHT - 2) * WIDTH)

@@ -95,6 +95,7 @@ fn step(gpu: &Gpu, blocks: &[Block], x: &Tensor, target: &Tensor) -> Result<f32>
     let count = (BATCH * WIDTH) as f32;
     let error = (inputs.pop().unwrap_or_else(|| x.clone()) - target)?;
     let loss = ((&error * &error)?.sum_all()? * (1.0 / count))?;
+    // That of the loss, times the width: a step of its own size.
     let mut gradient = (error * (2.0 / BATCH as f32))?.named("gradient of activation");
     let mut gradients = Vec::new();
     {

@@ -145,8 +145,8 @@ impl Gpu {
     }
 
     /// The numbers `start`, `start + step`, … before `end`, in one dimension. The step may be
-    /// negative. Floats are computed in f32 from their places: after 2²⁴ elements, neighbours may be
-    /// equal.
+    /// negative. Floats are computed in f32 from their places: after 2²⁴ elements, neighbours may
+    /// be equal.
     ///
     /// # Errors
     /// [`Error::Shape`] for a step of 0 or bounds that are not finite, [`Error::DType`] when the

@@ -13,6 +13,7 @@ mod objects;
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lapidary::stores::StoreTier;
 use lapidary::{Budget, Gpu, Options, Residency, Tensor};
@@ -25,6 +26,9 @@ use objects::Objects;
 const MIB: u64 = 1 << 20;
 const TENSORS: u32 = 64;
 const LEN: usize = 1 << 18;
+
+/// A store that removes nothing for so long is left as it is.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let store: Arc<dyn ObjectStore> = match std::env::args().nth(1) {
@@ -62,11 +66,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{stats}");
     let store = &stats.stores[0];
     let written_mib = store.written_bytes / MIB;
-    // What was dropped is removed in the background.
+    // What was dropped is removed in the background. A store that refuses that is asked again.
     drop((tensors, sum));
     gpu.finish()?;
-    while gpu.memory().stats().store_bytes() > 0 {
-        std::thread::yield_now();
+    let begun = Instant::now();
+    while gpu.memory().stats().store_bytes() > 0 && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
     }
     let left = left.count()?;
     println!("objects: in_store={in_store} written_mib={written_mib} left={left}");

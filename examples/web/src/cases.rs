@@ -265,7 +265,7 @@ async fn keep_many(gpu: &Gpu) -> Result<Vec<f32>> {
     Ok(sums)
 }
 
-/// Drops every other tensor; the others are moved together and must not change.
+/// Drops two of three tensors; the others are moved together and must not change.
 async fn moved(gpu: &Gpu) -> Result<Vec<f32>> {
     let mut tensors = Vec::new();
     for seed in 0..48 {

@@ -109,9 +109,10 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::NeverFits`] if even the smallest batch does not fit, with the bytes that it takes.
-    /// For a program that sets a budget itself, these are at most all bytes that it had anywhere; or
-    /// the error is that of its first command without room. [`Error::Option`] for an empty range. Those of [`dry_run`](Gpu::dry_run), except that a
-    /// larger batch that finds no room counts as one that does not fit.
+    /// For a program that sets a budget itself, these are at most all bytes that it had anywhere;
+    /// or the error is that of its first command without room. [`Error::Option`] for an empty
+    /// range. Those of [`dry_run`](Gpu::dry_run), except that a larger batch that finds no room
+    /// counts as one that does not fit.
     pub fn fit_batch<T>(
         &self,
         batches: RangeInclusive<usize>,

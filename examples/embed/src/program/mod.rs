@@ -86,9 +86,10 @@ struct Setup {
 
 impl Setup {
     fn open(&self) -> Result<(Gpu, Model)> {
+        let options = Options::from_env()?;
         let gpu = Gpu::open(Options {
-            budget: self.budget,
-            ..Options::from_env()?
+            budget: self.budget.or(options.budget),
+            ..options
         })?;
         let folder = self.model.clone().unwrap_or_else(places::model_folder);
         let model = Model::open_as(&gpu, &folder, self.weights)?;

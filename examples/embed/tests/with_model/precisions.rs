@@ -15,7 +15,10 @@ fn worst(precision: Precision) -> (f64, u64) {
     assert_eq!(ours.vectors.len(), theirs.len());
     let pairs = (ours.vectors.chunks(ours.width)).zip(theirs.chunks(ours.width));
     let cosines: Vec<f64> = pairs.map(|(ours, theirs)| cosine(ours, theirs)).collect();
-    assert!(cosines.iter().all(|cosine| cosine.is_finite()), "{cosines:?}");
+    assert!(
+        cosines.iter().all(|cosine| cosine.is_finite()),
+        "{cosines:?}"
+    );
     let least = cosines.into_iter().fold(1.0, f64::min);
     (least, model.encoder.weights_bytes())
 }
