@@ -97,8 +97,8 @@ fn show_heap() -> lapidary::Result<()> {
     Ok(())
 }
 
-/// Runs the job to its end, also if the device is lost in one of its steps. Adds what each recovery found to
-/// `losses`.
+/// Runs the job to its end, also if the device is lost in one of its steps. Adds what each recovery
+/// found to `losses`.
 fn run(
     host: &mut Host,
     folder: &Folder,
