@@ -23,6 +23,18 @@ fn elements(tensor: &Tensor) -> Vec<f32> {
 type Binary = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
 #[test]
+fn a_handle_of_another_type_has_no_gradient() -> Result<()> {
+    let gpu = gpu();
+    let w = parameter(&gpu, &[3.0], &[1]);
+    let bits = gpu.tensor_of(&w.buffer().unwrap(), &[1], DType::U32)?;
+    assert!(w.has_grad() && !bits.has_grad());
+    let loss = (w.square()? + (bits.cast(DType::F32)? * 0.0)?)?;
+    let gradient = loss.backward()?.get(&w).expect("of the square");
+    assert_eq!(gradient.to_vec::<f32>()?, [6.0]);
+    Ok(())
+}
+
+#[test]
 fn binary_operations_at_their_edges() {
     let gpu = gpu();
     // Both operands, and both gradients.

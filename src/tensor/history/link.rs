@@ -10,7 +10,7 @@ use super::undo_later;
 use crate::tensor::Tensor;
 use crate::tensor::layout::Layout;
 use lapidary_core::internal::{Companion, Storage};
-use lapidary_core::{Error, Result};
+use lapidary_core::{DType, Error, Result};
 
 /// Where a handle finds the history of its value.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ pub(crate) enum Link {
 #[derive(Debug)]
 pub(crate) struct History {
     node: Mutex<Arc<Node>>,
+    /// The type of the value. A handle of another type for the same memory has no gradient.
+    dtype: DType,
 }
 
 /// A history that belongs to a storage.
@@ -43,6 +45,7 @@ impl Companion for Attached {
 impl History {
     pub(crate) fn new(node: Arc<Node>) -> Arc<Self> {
         Arc::new(History {
+            dtype: node.dtype,
             node: Mutex::new(node),
         })
     }
@@ -69,10 +72,12 @@ impl History {
         drop(old);
     }
 
-    fn attached(storage: &Storage) -> Option<Arc<History>> {
+    /// The history of a storage, for a handle of this type.
+    #[inline]
+    fn attached(storage: &Storage, dtype: DType) -> Option<&Arc<History>> {
         let companion: &dyn Any = &**storage.companion()?;
         let Attached(history) = companion.downcast_ref()?;
-        Some(Arc::clone(history))
+        (history.dtype == dtype).then_some(history)
     }
 }
 
@@ -81,7 +86,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn is_tracked(&self) -> bool {
         let has_history = match self.link {
-            Link::Storage => self.storage.here().companion().is_some(),
+            Link::Storage => History::attached(&self.storage.here(), self.dtype).is_some(),
             Link::Nowhere => false,
             Link::Own(_) => true,
         };
@@ -116,7 +121,7 @@ impl Tensor {
     /// Its history, whether or not this thread records.
     pub(crate) fn history(&self) -> Option<Arc<History>> {
         match &self.link {
-            Link::Storage => History::attached(&self.storage.here()),
+            Link::Storage => History::attached(&self.storage.here(), self.dtype).cloned(),
             Link::Nowhere => None,
             Link::Own(history) => Some(Arc::clone(history)),
         }
