@@ -21,6 +21,9 @@ const COMPACTION: Duration = Duration::from_millis(1);
 /// Every `KEEP_EVERY`-th step keeps a frame.
 const KEEP_EVERY: u64 = 2;
 
+/// After a shortage the work is tried again every so many frames.
+const RETRY_FRAMES: u64 = 30;
+
 pub(crate) struct Scene {
     pub(crate) gpu: Gpu,
     pub(crate) fluid: Fluid,
@@ -133,8 +136,10 @@ impl Scene {
         let mut wish = Wish::default();
         let mut output = context.run_ui(input, |ui| wish = panel::show(ui, self));
         let hand = stir.or(wish.stir).unwrap_or_default();
-        // Record no more work while some waits for memory.
-        let may_go_on = self.trouble.is_none() || budget_moves;
+        // Record no more work while some waits for memory. Now and then that is tried again: another
+        // frame may be wished for, or others may have freed memory.
+        let tries_again = self.drawn.is_multiple_of(RETRY_FRAMES);
+        let may_go_on = self.trouble.is_none() || budget_moves || tries_again;
         if self.looks_at.is_none() && self.trouble.is_none() {
             self.fluid.step(hand)?;
         }
