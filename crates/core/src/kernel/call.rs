@@ -384,8 +384,10 @@ impl<T: Bind + Clone> KernelCall<T> {
             Given::Bound(bound) => (bound.dtype(), bound.noun()),
             Given::Output(_, dtype) => (*dtype, "the output"),
         };
-        // An operand without an element type has the declared one.
-        let dtype = dtype.unwrap_or(operand.dtypes[0]);
+        // An operand without an element type has the declared one. Where that is a struct of floats
+        // and integers, its integers must not be looked at as floats.
+        let mut whole = operand.dtypes.iter().filter(|dtype| !dtype.is_float());
+        let dtype = dtype.unwrap_or_else(|| *whole.next().unwrap_or(&operand.dtypes[0]));
         if !operand.dtypes.contains(&dtype) {
             let ty = &self.kernel.text.text[operand.at.ty.clone()];
             let takes: Vec<_> = operand.dtypes.iter().map(|dtype| dtype.name()).collect();
