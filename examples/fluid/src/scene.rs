@@ -136,8 +136,8 @@ impl Scene {
         let mut wish = Wish::default();
         let mut output = context.run_ui(input, |ui| wish = panel::show(ui, self));
         let hand = stir.or(wish.stir).unwrap_or_default();
-        // Record no more work while some waits for memory. Now and then that is tried again: another
-        // frame may be wished for, or others may have freed memory.
+        // Record no more work while some waits for memory. Now and then that is tried again:
+        // another frame may be wished for, or others may have freed memory.
         let tries_again = self.drawn.is_multiple_of(RETRY_FRAMES);
         let may_go_on = self.trouble.is_none() || budget_moves || tries_again;
         if self.looks_at.is_none() && self.trouble.is_none() {
