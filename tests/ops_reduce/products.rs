@@ -24,7 +24,7 @@ fn running(x: &Array, axis: usize, dtype: DType) -> Array {
     let step: usize = x.shape[axis + 1..].iter().product();
     let mut made = x.clone();
     for at in 0..made.values.len() {
-        if at / step % x.shape[axis] > 0 {
+        if !(at / step).is_multiple_of(x.shape[axis]) {
             let (before, factor) = (made.values[at - step], made.values[at]);
             made.values[at] = match dtype.is_float() {
                 true => before * factor,
