@@ -69,9 +69,9 @@ fn a_ceiling_is_never_exceeded() {
     assert_eq!(job.memory().share_use().unwrap().bytes.peak, 10 * MIB);
 }
 
-/// The operands fit in the budget, and beside each other only if the engine lays them out anew.
+/// The operands fit in the budget, and beside each other only if the engine repacks them.
 #[test]
-fn a_ceiling_holds_for_operands_that_are_laid_out_anew() {
+fn a_ceiling_holds_for_operands_that_are_repacked() {
     let (gpu, sim) = open_with_handle(
         Budget {
             staging_bytes: Some(8 * MIB),
